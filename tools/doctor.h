@@ -110,7 +110,7 @@ const char *doctor_file(const struct doctor *doctor, const char *path);
 /* clang-format off */
 #define DOCTOR_CHECKS(DO) \
   DO(library, "library", "libhakmem.so is there, can be preloaded, and is of this machine") \
-  DO(script, "script", "whether the program is a script, and who runs it") \
+  DO(script, "script", "whether the program is a script, and which program runs it") \
   DO(machine_code, "machine-code", "the program is of 64 bits and of this machine") \
   DO(static, "static", "the program has a loader, which preloads") \
   DO(libc, "libc", "the program and libhakmem.so have the same libc") \

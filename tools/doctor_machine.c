@@ -129,7 +129,7 @@ void doctor_look_mappings(struct doctor *doctor) {
     count += *at == '\n';
   if (doctor_percent(count, most) >= MAPPINGS_NEAR_PERCENT)
     doctor_problem("the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, "
-                   "and look in /proc/%ld/maps who maps so much",
+                   "and look in /proc/%ld/maps which library maps so much",
                    (unsigned long long)count, (unsigned long long)most, doctor->pid);
   else if (most < MAPPINGS_USUAL)
     doctor_warn("a process may have only %llu mappings (vm.max_map_count)\nraise it to %u, the kernel's own value",

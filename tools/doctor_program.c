@@ -29,7 +29,7 @@ void doctor_look_machine_code(struct doctor *doctor) {
   if (!*doctor->program)
     return;
   if (!elf->is_elf)
-    doctor_problem("%s is neither a program nor a script with a first line that names who runs it\n"
+    doctor_problem("%s is neither a program nor a script whose first line names an interpreter\n"
                    "begin it with #!/bin/sh, for example",
                    doctor->program);
   else if (elf->bits != 64)
@@ -154,7 +154,7 @@ void doctor_look_privileges(struct doctor *doctor) {
     if (process_is_secure(doctor))
       report_raised(doctor, "runs with raised privileges");
     else
-      doctor_ok("the process runs with the privileges of who started it");
+      doctor_ok("the process runs with the privileges of the user that started it");
     return;
   }
   if (!*doctor->program)

@@ -144,11 +144,11 @@ static void print_size(const char *label, uint64_t bytes, const char *more) {
 static void print_totals(const struct live_process *process, const struct live_kernel *kernel) {
   char more[64];
   snprintf(more, sizeof more, "at most %s", live_size(live_total(process, "heap_peak_bytes")));
-  print_size("live", live_total(process, "live_bytes"), "in the program's hands");
+  print_size("live", live_total(process, "live_bytes"), "blocks that the program has");
   print_size("heap", live_total(process, "heap_bytes"), more);
   print_size("resident", kernel->resident_bytes, "the whole process, as the kernel sees it");
   print_size("ready in bins", live_total(process, "bin_bytes"), "");
-  print_size("on the way home", live_total(process, "in_flight_bytes"), "freed by other threads");
+  print_size("remote frees", live_total(process, "in_flight_bytes"), "not yet back in their slabs");
   print_size("free in slabs", live_total(process, "slab_free_bytes"), "");
   print_size("free extents", live_total(process, "extent_free_bytes"), "resident");
   print_size("large, cached", live_total(process, "large_cached_bytes"), "");

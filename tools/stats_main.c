@@ -23,8 +23,9 @@ static const char *const group_heads[STATS_GROUPS] = {
                    "memory is in transfer.",
     [STATS_MEMORY] = "Other views of memory",
     [STATS_HEAP] = "Heaps\n\nA heap is the state that one thread allocates from. It outlives the thread.",
-    [STATS_REFILL] = "Refills\n\nA malloc that finds its bin empty tries these sources in order: the inbox, the heap's "
-                     "slabs, a new slab made\nof a free extent, an arena.",
+    [STATS_REFILL] =
+        "Refills\n\nA malloc that finds its bin empty tries these sources in order: the pool's inbox, its slabs, "
+        "above\n1152 bytes the slabs of up to four other pools, a new slab made of a free extent, an arena.",
     [STATS_FREE] = "Frees\n\nWhat free does when it does not push the block into a bin.",
     [STATS_LARGE] = "Large objects\n\nObjects above 64 KiB, and those aligned to more than a size class can be.",
     [STATS_COUNTED] = "Counted and sampled\n\nBlocks are counted with `HAKMEM_COUNT=1`, and while a heap profile "

@@ -10,7 +10,7 @@
  * Threads: all functions may be called from any thread at any time: before constructors, in destructors of
  * thread-local objects, in atexit handlers, after fork.
  *
- * Signal handlers: none of the functions is async-signal-safe.
+ * Signal handlers: no function that allocates, frees or trims is async-signal-safe.
  *   - A handler that interrupts a slow path gets memory. What it frees is freed later. Nothing is damaged.
  *   - A handler may interrupt the few instructions with which malloc takes a block from a bin or free puts one back.
  *     If it allocates then, it may get a block that the program gets too. While another thread trims, this is far more
@@ -51,8 +51,9 @@ HAK_API void *hak_calloc(size_t count, size_t size) __attribute__((malloc, alloc
 HAK_API void *hak_realloc(void *block, size_t size) __attribute__((alloc_size(2)));
 HAK_API void *hak_reallocarray(void *block, size_t count, size_t size) __attribute__((alloc_size(2, 3)));
 
-/* Frees a block; NULL is allowed; errno is kept. A pointer that hakmem never gave out is ignored. A pointer
- * into hakmem's memory that is no live block ends the program (docs/misuse.md). */
+/* Frees a block; NULL is allowed; errno is kept. A pointer into hakmem's memory that is no live block ends the program.
+ * So does any other pointer where malloc is hakmem's in the whole process; elsewhere it is ignored (HAKMEM_FOREIGN,
+ * docs/misuse.md). */
 HAK_API void hak_free(void *block) __attribute__((nothrow));
 
 /* A block whose address is a multiple of `alignment`, a power of two (else NULL and EINVAL). */

@@ -22,7 +22,7 @@
  *       are of one kind, which is the key of their heaps. The entry's low half ^ key is below
  *       HAK_ENTRY_END exactly when the block is small and of a pool of that kind, and is the offset of
  *       its bin then: one compare decides kind, large, foreign. So a bin may hold blocks of several
- *       pools. The key of a heap for a private pool is a whole entry's, which no half matches.
+ *       pools. The key of a heap for a private pool is a whole entry's, so no lower half matches it.
  *   F5  In a split heap (heap/split.h) the key has HAK_SPLIT in its class bits: free pushes to
  *       bins[class ^ HAK_SPLIT], while bins[class] stays empty. So each malloc goes on in
  *       hak_malloc_split, which pops from the other bin and counts. Here it costs nothing.

@@ -1,4 +1,4 @@
-"""Does a series rise or fall over time? A slope with an interval that holds for samples that hang together. Pure.
+"""Does a series rise or fall over time? A slope with an interval that holds for samples that are correlated. Pure.
 
 Resident memory an epoch is not a row of independent samples: it stays where it is and moves in steps. So: means of up
 to BLOCKS blocks of consecutive epochs; the Theil-Sen slope of these (the median slope of all pairs, which single

@@ -85,7 +85,7 @@ def analysis(found: Mapping[str, Analysis]) -> Group:
             made.add_row(title, *cells)
     notes = [f"  {name}: {note}" for name, one in found.items() for note in one.notes]
     legend = (
-        f"  an hour: slope and the interval that holds it at {drift.LEVEL:.0%}, however the epochs hang together; the word is "
+        f"  an hour: slope and the interval that holds it at {drift.LEVEL:.0%}, also where epochs are correlated; the word is "
         f"that of the interval.\n  an operation, by epochs: 1 / throughput of each epoch, then percentiles; the slow tail is "
         f"the low end of the throughput.\n  {TOO_FEW}: fewer than {latency.BEYOND_MIN} epochs lie beyond that percentile."
     )

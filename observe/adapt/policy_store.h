@@ -1,10 +1,9 @@
 /* policy_store.h: keeps what was learned from one run of a program to the next (adapt/policy_file.h).
  *
  * The file is read once, at program start, if `policy` is on. It is written at program end, if `policy` is evolving and
- * this process has learned something. Processes that share a file do not wait for each other. A process that ends
- * merges the file's content: for each call site, the entry with more epochs wins. If two end at the same moment, the
- * last writer wins. The same holds for the child of a fork, which begins with what its parent knew. A file that is no
- * policy file is never overwritten.
+ * this process has learned something. Processes that share a file take turns (os_file_lock): one that ends
+ * merges the file's content, and for each call site the entry with more epochs wins. So does the child of a fork, which
+ * begins with what its parent knew. A file that is no policy file is never overwritten.
  */
 #pragma once
 

@@ -7,7 +7,7 @@
  *
  * Memory that one site freed may serve another. So pages that a site asks for beyond its own idle ones are charged as
  * reused to the sites that freed last. This counts in favour of keeping their memory.
- *     P1  a key has at most one arm
+ *   P1  a key has at most one arm
  *   P2  total and total_acted of all arms and rests plus gone are the sum of all charges so far
  * policy_table_is_valid checks P1. The caller's lock guards a table.
  */

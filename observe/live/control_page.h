@@ -1,7 +1,7 @@
 /* control_page.h: the format of the file with commands of other processes (option `live`).
  *
  *   page     from byte 0 on, mapped by both
- *     answer   from byte answer_at on: the content of an answer, if it is more than a number
+ *   answer   from byte answer_at on: the content of an answer, if it is more than a number
  *
  * There is one command at a time. The client locks the file (flock), which ends with the client. It writes the command
  * while the stage is FREE, then moves the stage to ASKED. The process moves it to TAKEN, and to FREE when it has

@@ -1,7 +1,7 @@
 /* live_page.h: the format of the page with figures that a process keeps for readers (option `live`).
  *
  *   head      constant once the page can be found, except `awake` and `sequence`
- *     names     the names of the columns, each terminated
+ *   names     the names of the columns, each terminated
  *   slot 0/1  two snapshots: one is whole while the other is written
  *
  * Programs and readers may be of different versions: a reader looks for tables and columns by name, and takes offsets
@@ -9,7 +9,7 @@
  *
  * sequence rises by two for each snapshot and is odd during a write. Snapshot k (from 1 on) lies in slot k % 2, is
  * whole from sequence 2k on, and is overwritten from 2k + 3 on.
- *     P1  words[0] of a whole slot is the checksum of the others, words[1] is its k
+ *   P1  words[0] of a whole slot is the checksum of the others, words[1] is its k
  */
 #pragma once
 

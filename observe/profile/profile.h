@@ -5,8 +5,8 @@
  * the slow path.
  *
  * One lock guards the samples. Under it no other lock is taken, and the only system calls are those for memory.
- *     P1  a live sampled block is in the samples, unless they were cleared since or had no memory for it, or the profile
- *         was stopped before it came
+ *   P1  a live sampled block is in the samples, unless they were cleared since or had no memory for it, or the profile
+ *       was stopped before it came
  *   P2  a block leaves the samples before it can be allocated again
  */
 #pragma once

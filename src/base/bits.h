@@ -1,5 +1,5 @@
-/* bits.h: sets of numbers, as bits of words. The caller orders writers. Others may read meanwhile: each word is read
- * and written as a whole. */
+/* bits.h: sets of numbers, as bits of words. The caller lets one thread write at a time. Others may read meanwhile:
+ * each word is read and written as a whole. */
 #pragma once
 
 #include "base/words.h"

@@ -2,7 +2,7 @@
  *
  * The slabs belong to a few pools without threads. Each thread has a cache of blocks in front of them. Blocks never
  * enter a bin, so malloc and free take their slow paths, which come here. A block has a state, outside all blocks.
- *   C1  state 0: never used; 1: free; more: it lives, and 2 less is the slack, class_bytes - size of the request
+ *   C1  state 0: never used; 1: free; n > 1: it lives, and n - 2 is its slack, class_bytes - size of the request
  *   C2  a block whose state is 0 or 1 reads as zero, unless the program wrote through a stale pointer
  *   C3  with the option `canary`, 8 bytes behind the request hold a word that depends on the address and a secret
  *   C4  a free block is in a slab's bitmap or in one thread's cache. There the last ones that it freed wait, and any of

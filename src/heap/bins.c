@@ -1,6 +1,7 @@
 /* All bins of a heap. */
 #include "heap/bins.h"
 
+#include "base/bits.h"
 #include "budget/usage.h"
 #include "heap/bin.h"
 #include "policy/bin_policy.h"
@@ -24,6 +25,8 @@ COLD void bins_prewarm(struct heap *heap) {
 
 /* Gives back a part of *left blocks of a bin. Returns how many. */
 static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t most, bool are_freed) {
+  if (*left == 0)
+    return 0;
   size_t part = min_size(min_size(*left, bin_count(heap, cls)), most);
   *left = part == most ? *left - (uint32_t)part : 0;
   if (part > 0)
@@ -78,6 +81,8 @@ static void follow_if_due(struct heap *heap) {
 #define UNPIN_BLOCKS_MAX_LARGE 4096u /* likewise after a large object */
 #define UNPIN_SHARE 512u /* bytes of a large object for each block: eight a page take about as long as its page fault */
 
+_Static_assert(SLABS_MANY <= PINNED_SLABS_MIN, "unpin looks at classes of many slabs");
+
 /* Tells whether slabs closed. Only those count as freed. */
 static bool unpin(struct heap *heap, unsigned classes, size_t most) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
@@ -85,7 +90,7 @@ static bool unpin(struct heap *heap, unsigned classes, size_t most) {
   uint64_t closed = slabs->counters.slabs_closed;
   if (LIKELY(!slabs_are_mostly_free(slab_bytes, slab_set_taken_bytes(slabs))))
     return false;
-  for (unsigned cls = 1; cls < classes && given < most; cls++) {
+  for (unsigned cls = 0; given < most && (cls = (unsigned)bit_find(slabs->many, cls, classes, true)) < classes; cls++) {
     uint32_t left = (uint32_t)bin_count(heap, cls);
     if (left == 0 || !bin_pins_slabs(left, slabs->taken_blocks[cls], class_bytes(cls), slabs->slab_count[cls],
                                      class_slab_bytes(cls)))

@@ -3,9 +3,9 @@
  * An extent is a run of units of an arena (pages/arena.h). Free neighbours of one kind are joined to one extent, and
  * listed (pages/free_extent.h). Arenas come in banks, because the kernel's huge-page flag is best set for whole arenas:
  * each flagged piece would be a mapping of its own. The adopted bank's arenas were mappings of large objects. Their
- * free extents are unmapped by age, because more of them come; only short ones between others are purged. Each node
- * (os/nodes.h) has banks of its own: the threads that run there touch their pages first. The lock is held over system
- * calls only where an arena is reserved or made accessible.
+ * free extents are unmapped by age, because more such mappings will come; only short ones between others are purged.
+ * Each node (os/nodes.h) has banks of its own: the threads that run there touch their pages first. The lock is held
+ * over system calls only where an arena is reserved or made accessible.
  */
 #pragma once
 

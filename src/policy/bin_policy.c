@@ -1,6 +1,7 @@
 #include "policy/bin_policy.h"
 
-#define INITIAL_BYTES_MAX ((size_t)16 * 1024)
+#define INITIAL_BYTES_MAX ((size_t)24 * 1024) /* of blocks that have room in a bin from the start */
+#define INITIAL_BLOCK_MAX ((size_t)16 * 1024) /* longer ones have none */
 /* The grown bins of a heap may hold this much plus what the heap works with. So a batch of any size that is allocated
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
@@ -23,9 +24,8 @@
 #define FOLLOW_FALL_MIN ((size_t)4 << 20)
 /* A bin pins slabs if they would close without it, at least half of them: each live block keeps one open at most. And
  * the bin holds half of them at most: a program that comes back to a class in turn finds most of its blocks in a fuller
- * one. A few slabs are not worth it: classes that take turns would open and close them each time. */
+ * one. */
 #define PINNED_SHARE 2
-#define PINNED_FEW 4
 #define MOSTLY_SHARE 2
 #define MOSTLY_MIN ((size_t)2 << 20)
 #define FIRST_SHARE 4
@@ -35,6 +35,8 @@ size_t bin_slots_initial(size_t slots_max, size_t block_bytes) {
   size_t slots = BIN_SLOTS_MIN;
   while (slots * 2 <= slots_max) /* an option may be no power of two */
     slots *= 2;
+  if (block_bytes > INITIAL_BLOCK_MAX)
+    return BIN_SLOTS_MIN;
   while (slots > BIN_SLOTS_MIN && (slots - 1) * block_bytes > INITIAL_BYTES_MAX)
     slots /= 2;
   return slots;
@@ -94,7 +96,7 @@ bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes) {
 }
 
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes) {
-  return slabs > PINNED_FEW && less(taken_blocks, blocks) <= slabs / PINNED_SHARE &&
+  return slabs >= PINNED_SLABS_MIN && less(taken_blocks, blocks) <= slabs / PINNED_SHARE &&
          blocks * block_bytes <= slabs * slab_bytes / PINNED_SHARE;
 }
 

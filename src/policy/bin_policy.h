@@ -13,7 +13,8 @@ struct bin_limits {
 #define BIN_SLOTS_MAX ((size_t)16384)
 #define BIN_SLOTS_MIN ((size_t)1)
 
-/* Returns the slots of a bin that is used and has not grown: slots_max, or fewer if the blocks would exceed 16 KiB. */
+/* Returns the slots of a bin that is used and has not grown: slots_max, or fewer if its blocks would exceed 24 KiB. A
+ * block above 16 KiB has no room in such a bin. */
 size_t bin_slots_initial(size_t slots_max, size_t block_bytes);
 
 /* Returns the slots of a new bin, which has few until it is used again: so threads that use many classes a little hold
@@ -60,6 +61,8 @@ enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes);
  * blocks outside the slabs, those in bins, too. */
 bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes);
 
+/* A few slabs are not worth it: classes that take turns would open and close them each time. */
+#define PINNED_SLABS_MIN 5u
 /* Tells whether at least half of a class's slabs are open for nothing but what a bin holds, which is half of their
  * blocks at most. taken_blocks: those of the class outside the slabs, the bin's included. */
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes);

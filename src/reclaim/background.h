@@ -15,8 +15,9 @@
  *
  * Starting a thread takes locks of the C library and of the loader. Both allocate and free while they hold these locks.
  * So no call of theirs starts the thread, which the caller's address tells; the next call does
- * (background_start_if_due). In a static program addresses do not tell, and only allocating starts the thread,
- * without any frees; after a stop when 4 MiB more are held than then, or when as much was freed again.
+ * (background_start_if_due). In a static program addresses do not tell. There the thread must start before frees come:
+ * only a call that allocates starts it, as soon as much is held; after a stop, when 4 MiB more are held than at the
+ * stop, or 1 MiB was freed since.
  */
 #pragma once
 

@@ -1,10 +1,10 @@
 /* delay.h: the purge delay (decay time) in force: how long free memory stays resident after its last use.
  *
- * The option `purge_delay_ms` is the longest, the full delay. A 20th of it, or 1 ms for each 2 MiB held, is enough as
- * long as what goes back is little: after so many bytes the full delay holds for a second. So the page faults that a
- * shorter delay causes take a few hundredths of the time if the program wants all of it again, at 1.4 us a page, and
- * less than one in most programs (docs/decisions/0025-one-clock.md). If the program does want it again, which the sum
- * of what went back shows, the full delay holds for eight times as long. A delay that is set holds exactly.
+ * The option `purge_delay_ms` is the longest, the full delay. A shorter one is in force as long as little goes back: a
+ * 20th, but at least 50 ms, and 1 ms for each 2 MiB held. After each 128 MiB that went back sooner the full delay holds
+ * for a second; after each 16 MiB, if the program wants them again, as it does when more went back than it ever had in
+ * use. At 1.4 us a page fault, the faults that the shorter delay causes then take a few hundredths of the time, and
+ * less than one in most programs (docs/decisions/0025-one-clock.md). A delay that the user sets holds exactly.
  */
 #pragma once
 

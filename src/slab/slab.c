@@ -101,7 +101,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
-  set->slab_count[cls]++;
+  bits_set(set->many, cls, 1, ++set->slab_count[cls] >= SLABS_MANY);
   set->counters.slabs_opened++;
   set->has_news = true;
   usage_move_end(class_slab_bytes(cls));
@@ -118,7 +118,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   usage_move_begin(UNIT_BYTES << order);
   set->has_news = true;
   set->slab_bytes -= UNIT_BYTES << order;
-  set->slab_count[slab->class]--;
+  bits_set(set->many, slab->class, 1, --set->slab_count[slab->class] >= SLABS_MANY);
   set->counters.slabs_closed++;
   unsigned keep =
       advice_is_wanted() ? observers.slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;

@@ -1,7 +1,7 @@
 /* slab.h: slabs, which are runs of equal blocks, and the set of slabs that one pool owns.
  *
  * A slab is 2^order units (base/size_class.h). Its record and its bitmap lie in the page map; nothing is stored in its
- * blocks. Who may touch them: only a thread that holds the owning pool's lock. All functions here need it.
+ * blocks. Only a thread that holds the owning pool's lock may touch record and bitmap; all functions here need it.
  *   S1  popcount(bitmap) == free_count; a set bit is a free block
  *   S2  between slab_open and slab_close the class does not change, and each unit's entry names the set's pool and the
  *       class
@@ -20,6 +20,8 @@
  * free block have a list of their own, if they are listed. */
 #define FULLNESS_LISTS 4
 #define FULLNESS_FULL FULLNESS_LISTS
+
+#define SLABS_MANY 5u
 
 struct slab;
 
@@ -44,6 +46,7 @@ struct slab_set {
   struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
   size_t taken_blocks[HAK_CLASS_COUNT];                    /* blocks outside the bitmaps */
   uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
+  uint64_t many[(HAK_CLASS_COUNT + 63) / 64];              /* the classes of at least SLABS_MANY */
 };
 
 static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return load_relaxed(&set->taken_bytes); }

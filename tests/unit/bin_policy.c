@@ -34,6 +34,14 @@ UNIT_TEST(initial_slots_stay_in_their_limits) {
   }
 }
 
+UNIT_TEST(bins_up_to_8_kib_start_with_room_for_three_blocks) {
+  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    size_t bytes = class_bytes(cls), slots = bin_slots_initial(16, bytes);
+    assert_true(bytes > HAK_MID_MAX || slots > 3);
+    assert_true((slots > BIN_SLOTS_MIN) == (bytes <= HAK_SMALL_MAX / 4));
+  }
+}
+
 UNIT_TEST(doubling_never_passes_a_limit) {
   for (unsigned i = 0; i < ROUNDS; i++) {
     struct bin_limits limits = limits_random();
