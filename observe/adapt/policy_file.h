@@ -2,7 +2,7 @@
  *
  *   | head, 128 bytes | modules, 32 bytes each | records, 100 bytes each | checksum, 8 bytes |
  *
- * Numbers are little-endian. In every version the first 12 bytes are the mark and the version, and the last 8 are the
+ * Head, modules and records are the bytes of the structs below. Numbers are little-endian. In every version the first 12 bytes are the mark and the version, and the last 8 are the
  * checksum of everything before. So a file of a later version is not mistaken for a damaged one. The checksum is
  * CRC-64/XZ (polynomial of ECMA-182), which detects every run of up to 64 changed bits.
  */
@@ -41,17 +41,20 @@ struct policy_record {
   uint64_t total_acted;
   int32_t rating[KEEP_STRATEGIES];
   uint32_t epochs, switches;
-  uint8_t kind, range, leader;
+  uint8_t kind, range, leader, nothing; /* nothing: 0, the last byte in the file */
 };
 
 /* --- reading --- */
 
 struct policy_file {
-  const unsigned char *bytes;
+  char mark[8];
+  uint32_t version, strategies, ranges, range_first;
+  uint32_t epoch_events; /* the writer's POLICY_EPOCH_EVENTS */
   uint32_t module_count, record_count;
-  uint32_t epoch_events;                 /* the writer's POLICY_EPOCH_EVENTS */
-  struct policy_table_costs costs;       /* in force when it was written */
+  struct policy_table_costs costs; /* in force when it was written */
+  uint32_t delays_ms[KEEP_STRATEGIES];
   char writer[POLICY_FILE_WRITER_BYTES]; /* "hakmem 0.1.0" */
+  const unsigned char *bytes;            /* the head ends before this member */
 };
 
 /* Checks all bytes and fills *file only if they are in order. *file points into the bytes. Texts are terminated and
@@ -69,9 +72,9 @@ void policy_file_merge(const struct policy_file *file, struct policy_table *tabl
 /* --- writing: begin, modules, records, end --- */
 
 struct policy_file_writer {
+  struct policy_file head;
   unsigned char *bytes;
   size_t capacity, length;
-  uint32_t module_count, record_count;
   bool fits; /* false: something did not fit, or came in the wrong order */
 };
 

@@ -45,8 +45,8 @@ struct policy_table {
 
 /* From mapping_range on objects are mappings, which cost more to end and to make again. */
 struct policy_table_costs {
+  uint32_t mapping_range;
   struct policy_costs part, mapping;
-  unsigned mapping_range;
 };
 
 /* Unit costs as for policy_costs_of. map_ns: the cost to make and end a mapping. */

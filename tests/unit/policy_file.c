@@ -38,7 +38,7 @@ static void write_table(struct fixture *f) {
   policy_file_add_module(&writer, 0x123456, "a name that is too long for its place, and \n ends");
   policy_file_add_table(&writer, &f->table, SITE_MIN);
   f->length = policy_file_end(&writer);
-  assert_int_equal(f->length, policy_file_bytes(writer.module_count, writer.record_count));
+  assert_int_equal(f->length, policy_file_bytes(writer.head.module_count, writer.head.record_count));
 }
 
 /* Sites of several tempers, more than have a place, and one that means nothing elsewhere. */
@@ -359,5 +359,5 @@ UNIT_TEST(a_fixed_file_has_one_leader) {
   }
 }
 
-UNIT_MAIN((c = (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000),
-                                           21}))
+UNIT_MAIN((c = (struct policy_table_costs){21, policy_costs_of(500, 60, 800, 1000),
+                                           policy_costs_of(500, 60, 3300, 1000)}))

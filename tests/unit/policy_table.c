@@ -217,5 +217,5 @@ UNIT_TEST(what_a_file_says_is_followed_at_once) {
   end(&f);
 }
 
-UNIT_MAIN((c = (struct policy_table_costs){policy_costs_of(500, 60, 800, 1000), policy_costs_of(500, 60, 3300, 1000),
-                                           MAPPING_RANGE}))
+UNIT_MAIN((c = (struct policy_table_costs){MAPPING_RANGE, policy_costs_of(500, 60, 800, 1000),
+                                           policy_costs_of(500, 60, 3300, 1000)}))
