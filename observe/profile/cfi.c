@@ -1,7 +1,7 @@
 /* The formats: Linux Standard Base (.eh_frame_hdr, .eh_frame) and DWARF 5, chapter 6.4. */
 #include "profile/cfi.h"
 
-#include "profile/cfi_program.h"
+#include "profile/cfi_reader.h"
 
 #define ENTRY_BYTES_MAX ((uint32_t)1 << 20)
 
@@ -63,11 +63,280 @@ static uintptr_t take_pointer(struct cfi_reader *reader, unsigned encoding, cons
   return base + take_number(reader, encoding & POINTER_FORMAT);
 }
 
+/* --- programs: they say for each instruction of a function where it keeps its caller's registers --- */
+
+#define REMEMBERED_MAX 8u
+
+struct program {
+  struct cfi_reader common, function; /* one runs after the other */
+  uint64_t code_unit;
+  int64_t data_unit;
+  uintptr_t start; /* of the function */
+};
+
+enum saved_kind { SAVED_NOWHERE, SAVED_LOST, SAVED_FROM_CFA, SAVED_FROM_FP };
+struct saved {
+  enum saved_kind kind; /* SAVED_NOWHERE: it is unchanged */
+  int64_t offset;
+};
+enum base { BASE_UNKNOWN, BASE_REGISTER, BASE_STORED };
+struct row {
+  enum base base;
+  uint64_t base_register;
+  int64_t base_offset;
+  struct saved fp, link, other; /* link: the return address; other: a register that no caller is found by */
+};
+
+struct machine {
+  const struct program *program;
+  uintptr_t place, reached;
+  struct row row, initial;
+  struct row remembered[REMEMBERED_MAX];
+  unsigned remembered_count;
+  struct cfi_reader block; /* the expression of this instruction */
+  bool is_lost;            /* met something that this machine does not support */
+};
+
+static struct saved *saved_in(struct row *row, uint64_t number) {
+  return number == CFI_REGISTER_FP ? &row->fp : number == CFI_REGISTER_RETURN ? &row->link : &row->other;
+}
+
+enum {
+  EXPRESSION_REGISTER_0 = 0x70, /* and 31 more: register + number */
+  EXPRESSION_DEREFERENCE = 0x06,
+  EXPRESSION_LITERAL_0 = 0x30,
+};
+
+/* Register + number: compilers write only this expression and the next one. */
+static bool take_sum(struct cfi_reader *block, uint64_t *number, int64_t *offset) {
+  unsigned operation = cfi_take_byte(block);
+  if (operation < EXPRESSION_REGISTER_0 || operation > EXPRESSION_REGISTER_0 + 31)
+    return false;
+  *number = operation - EXPRESSION_REGISTER_0;
+  *offset = cfi_take_signed(block);
+  return !block->is_short;
+}
+
+/* For the procedure linkage table linkers write: sp + 8 + ((place & 15) >= byte) * 8. From a certain byte of each
+ * 16-byte entry on, the stack holds one word more. */
+static bool is_linkage_table(struct cfi_reader block, uintptr_t place, int64_t *offset) {
+#if defined(__x86_64__)
+  static const unsigned char before[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a}, after[] = {0x2a, 0x33, 0x24, 0x22};
+  size_t length = (size_t)(block.end - block.at);
+  if (length != sizeof before + 1 + sizeof after || memcmp(block.at, before, sizeof before) != 0 ||
+      memcmp(block.at + sizeof before + 1, after, sizeof after) != 0)
+    return false;
+  unsigned byte = block.at[sizeof before] - (unsigned)EXPRESSION_LITERAL_0;
+  *offset = 8 + ((place & 15) >= byte ? 8 : 0);
+  return byte < 16;
+#else
+  (void)block, (void)place, (void)offset;
+  return false;
+#endif
+}
+
+static void base_by_expression(struct machine *machine) {
+  struct row *row = &machine->row;
+  struct cfi_reader block = machine->block;
+  row->base = BASE_UNKNOWN;
+  if (block.is_short)
+    return;
+  if (is_linkage_table(block, machine->place, &row->base_offset)) {
+    row->base = BASE_REGISTER;
+    row->base_register = CFI_REGISTER_SP;
+  } else if (take_sum(&block, &row->base_register, &row->base_offset)) {
+    if (block.at == block.end)
+      row->base = BASE_REGISTER;
+    else if (cfi_take_byte(&block) == EXPRESSION_DEREFERENCE && block.at == block.end)
+      row->base = BASE_STORED;
+  }
+}
+
+static struct saved saved_by_expression(uint64_t number, struct cfi_reader block) {
+  uint64_t base;
+  int64_t offset;
+  bool is_from_fp = !block.is_short && take_sum(&block, &base, &offset) && block.at == block.end &&
+                    base == CFI_REGISTER_FP && number == CFI_REGISTER_FP;
+  return is_from_fp ? (struct saved){SAVED_FROM_FP, offset} : (struct saved){SAVED_LOST, 0};
+}
+
+enum effect {
+  EFFECT_UNKNOWN,
+  EFFECT_NOTHING,
+  EFFECT_ADVANCE,
+  EFFECT_SAVE,
+  EFFECT_SAVE_BY_EXPRESSION,
+  EFFECT_KEEP,
+  EFFECT_LOSE,
+  EFFECT_RESTORE,
+  EFFECT_REMEMBER,
+  EFFECT_RECALL,
+  EFFECT_BASE,
+  EFFECT_BASE_REGISTER,
+  EFFECT_BASE_OFFSET,
+  EFFECT_BASE_BY_EXPRESSION
+};
+
+/* An instruction is the whole byte; or the two upper bits, with a number in the other six. Its operands, in order:
+ * 6: that number; 1, 2, 4: so many bytes; u: an unsigned number; f, s, n: an unsigned, signed, negated one in units of
+ * data; b: a block; -: none. */
+static const struct instruction {
+  unsigned char effect;
+  char operands[3];
+} instructions[] = {
+    [0x40] = {EFFECT_ADVANCE, "6"},
+    [0x80] = {EFFECT_SAVE, "6f"},
+    [0xc0] = {EFFECT_RESTORE, "6"},
+    [0x00] = {EFFECT_NOTHING, ""},
+    [0x02] = {EFFECT_ADVANCE, "1"},
+    [0x03] = {EFFECT_ADVANCE, "2"},
+    [0x04] = {EFFECT_ADVANCE, "4"},
+    [0x05] = {EFFECT_SAVE, "uf"},
+    [0x06] = {EFFECT_RESTORE, "u"},
+    [0x07] = {EFFECT_LOSE, "u"},
+    [0x08] = {EFFECT_KEEP, "u"},
+    [0x09] = {EFFECT_LOSE, "uu"}, /* saved in another register */
+    [0x0a] = {EFFECT_REMEMBER, ""},
+    [0x0b] = {EFFECT_RECALL, ""},
+    [0x0c] = {EFFECT_BASE, "uu"},
+    [0x0d] = {EFFECT_BASE_REGISTER, "u"},
+    [0x0e] = {EFFECT_BASE_OFFSET, "-u"},
+    [0x0f] = {EFFECT_BASE_BY_EXPRESSION, "b"},
+    [0x10] = {EFFECT_SAVE_BY_EXPRESSION, "ub"},
+    [0x11] = {EFFECT_SAVE, "us"},
+    [0x12] = {EFFECT_BASE, "us"},
+    [0x13] = {EFFECT_BASE_OFFSET, "-s"},
+    [0x14] = {EFFECT_LOSE, "uu"}, /* a value, not a place: these three */
+    [0x15] = {EFFECT_LOSE, "uu"},
+    [0x16] = {EFFECT_LOSE, "ub"},
+    [0x2c] = {EFFECT_NOTHING, ""}, /* aarch64: from here on return addresses are signed, or no longer; and 0x2d */
+    [0x2d] = {EFFECT_NOTHING, ""},
+    [0x2e] = {EFFECT_NOTHING, "u"},
+    [0x2f] = {EFFECT_SAVE, "un"},
+};
+
+static uint64_t take_operand(struct machine *machine, struct cfi_reader *reader, char kind, unsigned byte) {
+  uint64_t unit = (uint64_t)machine->program->data_unit;
+  switch (kind) {
+  case '6':
+    return byte & 0x3f;
+  case 'u':
+    return cfi_take_unsigned(reader);
+  case 'f':
+    return cfi_take_unsigned(reader) * unit;
+  case 's':
+    return (uint64_t)cfi_take_signed(reader) * unit;
+  case 'n':
+    return -cfi_take_unsigned(reader) * unit;
+  case 'b':
+    machine->block = cfi_take_block(reader, cfi_take_unsigned(reader));
+    return 0;
+  default:
+    return kind >= '1' && kind <= '4' ? cfi_take_fixed(reader, (size_t)(kind - '0')) : 0;
+  }
+}
+
+static void apply(struct machine *machine, enum effect effect, uint64_t first, int64_t second) {
+  struct row *row = &machine->row;
+  switch (effect) {
+  case EFFECT_NOTHING:
+    break;
+  case EFFECT_ADVANCE:
+    machine->reached += first * machine->program->code_unit;
+    break;
+  case EFFECT_SAVE:
+    *saved_in(row, first) = (struct saved){SAVED_FROM_CFA, second};
+    break;
+  case EFFECT_SAVE_BY_EXPRESSION:
+    *saved_in(row, first) = saved_by_expression(first, machine->block);
+    break;
+  case EFFECT_KEEP:
+    *saved_in(row, first) = (struct saved){SAVED_NOWHERE, 0};
+    break;
+  case EFFECT_LOSE:
+    *saved_in(row, first) = (struct saved){SAVED_LOST, 0};
+    break;
+  case EFFECT_RESTORE:
+    *saved_in(row, first) = *saved_in(&machine->initial, first);
+    break;
+  case EFFECT_REMEMBER:
+    machine->is_lost = machine->remembered_count == REMEMBERED_MAX;
+    if (!machine->is_lost)
+      machine->remembered[machine->remembered_count++] = *row;
+    break;
+  case EFFECT_RECALL:
+    machine->is_lost = machine->remembered_count == 0;
+    if (!machine->is_lost)
+      *row = machine->remembered[--machine->remembered_count];
+    break;
+  case EFFECT_BASE_BY_EXPRESSION:
+    base_by_expression(machine);
+    break;
+  case EFFECT_BASE:
+  case EFFECT_BASE_REGISTER:
+  case EFFECT_BASE_OFFSET:
+    row->base = BASE_REGISTER;
+    row->base_register = effect == EFFECT_BASE_OFFSET ? row->base_register : first;
+    row->base_offset = effect == EFFECT_BASE_REGISTER ? row->base_offset : second;
+    break;
+  case EFFECT_UNKNOWN:
+    machine->is_lost = true;
+  }
+}
+
+/* Executes instructions until the next row lies behind the place. */
+static void run_program(struct machine *machine, struct cfi_reader reader) {
+  while (reader.at < reader.end && machine->reached <= machine->place && !machine->is_lost) {
+    unsigned byte = cfi_take_byte(&reader), upper = byte & 0xc0, code = upper ? upper : byte;
+    const struct instruction *found = &instructions[code];
+    uint64_t first = take_operand(machine, &reader, found->operands[0], byte);
+    uint64_t second = take_operand(machine, &reader, found->operands[1], byte);
+    apply(machine, (enum effect)found->effect, first, (int64_t)second);
+    machine->is_lost |= reader.is_short;
+  }
+}
+
+static bool is_words(int64_t offset, unsigned bits) {
+  int64_t bound = (int64_t)8 << (bits - 1);
+  return offset % 8 == 0 && offset >= -bound && offset < bound;
+}
+
+static struct cfi_rule rule_of(const struct row *row) {
+  struct cfi_rule rule = {.cfa = CFA_END}, end = rule;
+  if (row->base_register == CFI_REGISTER_SP && row->base == BASE_REGISTER)
+    rule.cfa = CFA_FROM_SP;
+  else if (row->base_register == CFI_REGISTER_FP && row->base != BASE_UNKNOWN)
+    rule.cfa = row->base == BASE_REGISTER ? CFA_FROM_FP : CFA_STORED_FP;
+  if (!is_words(row->base_offset, 22) || !is_words(row->fp.offset, 18) || !is_words(row->link.offset, 18))
+    return end;
+  rule.cfa_words = row->base_offset / 8;
+  static const unsigned char fp[] = {[SAVED_NOWHERE] = FP_UNCHANGED,
+                                     [SAVED_LOST] = FP_LOST,
+                                     [SAVED_FROM_CFA] = FP_FROM_CFA,
+                                     [SAVED_FROM_FP] = FP_FROM_FP};
+  rule.fp = fp[row->fp.kind];
+  rule.fp_words = row->fp.offset / 8;
+  rule.return_words = row->link.offset / 8;
+#if defined(__aarch64__)
+  rule.is_in_register = row->link.kind == SAVED_NOWHERE;
+#endif
+  return row->link.kind == SAVED_FROM_CFA || rule.is_in_register ? rule : end;
+}
+
+static struct cfi_rule program_rule(const struct program *program, uintptr_t place) {
+  struct machine machine = {.program = program, .place = place, .reached = program->start};
+  run_program(&machine, program->common);
+  machine.initial = machine.row;
+  machine.reached = program->start;
+  run_program(&machine, program->function);
+  return machine.is_lost ? (struct cfi_rule){.cfa = CFA_END} : rule_of(&machine.row);
+}
+
 /* --- entries --- */
 
 /* An FDE, with the CIE that several functions share. */
 struct function {
-  struct cfi_program program;
+  struct program program;
   uintptr_t size;
   unsigned pointers; /* their encoding */
   bool has_sizes;    /* augmentations begin with their length */
@@ -208,6 +477,6 @@ bool cfi_find(const struct cfi_bytes *bytes, uintptr_t place, struct cfi_rule *r
   }
   if (place - function.program.start >= function.size)
     return false;
-  *rule = function.is_signal ? (struct cfi_rule){.cfa = CFA_SIGNAL} : cfi_program_rule(&function.program, place);
+  *rule = function.is_signal ? (struct cfi_rule){.cfa = CFA_SIGNAL} : program_rule(&function.program, place);
   return true;
 }
