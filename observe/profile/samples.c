@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-#define PLACES_START ((size_t)4096)
+#define BUCKETS ((size_t)1 << 14) /* of stacks */
 #define BLOCKS_START ((size_t)2048)
-#define GRAIN 8u /* of stacks in a chunk */
 
 /* A block in the table; address 0: free. */
 struct sample_block {
@@ -15,14 +14,6 @@ struct sample_block {
   struct sample_stack *stack;
 };
 
-/* The position of a stack in GRAINs from the first chunk on, plus 1; 0: the place is free. */
-struct sample_place {
-  uint32_t hash;
-  uint32_t at;
-};
-
-_Static_assert(SAMPLES_STACK_BYTES_MAX / GRAIN < UINT32_MAX, "a place holds any stack");
-_Static_assert(sizeof(struct sample_stack) % GRAIN == 0 && sizeof(uintptr_t) % GRAIN == 0, "stacks lie at grains");
 _Static_assert(sizeof(struct sample_stack) + SAMPLES_DEPTH_MAX * sizeof(uintptr_t) <= SAMPLES_CHUNK_BYTES, "one fits");
 
 /* A table is full at three quarters. */
@@ -52,52 +43,20 @@ static uint32_t stack_hash(const uintptr_t *addresses, unsigned depth) {
   return (uint32_t)hash;
 }
 
-static struct sample_stack *stack_at(const struct samples *samples, uint32_t at) {
-  size_t offset = (size_t)(at - 1) * GRAIN;
-  return (struct sample_stack *)(void *)(samples->chunks[offset / SAMPLES_CHUNK_BYTES] + offset % SAMPLES_CHUNK_BYTES);
-}
-
-static bool stack_is(const struct sample_stack *stack, const uintptr_t *addresses, unsigned depth) {
-  return stack->depth == depth && memcmp(sample_stack_addresses(stack), addresses, depth * sizeof *addresses) == 0;
-}
+static size_t stack_bytes(unsigned depth) { return sizeof(struct sample_stack) + depth * sizeof(uintptr_t); }
 
 static size_t stacks_bytes(const struct samples *samples) {
-  return samples->chunk_count * SAMPLES_CHUNK_BYTES + table_bytes(samples->place_capacity, sizeof(struct sample_place));
+  return samples->chunk_count * SAMPLES_CHUNK_BYTES + (samples->buckets ? table_bytes(BUCKETS, sizeof(void *)) : 0);
 }
 
-/* Returns the place of this stack, or a free one. There is always a free place. */
-static struct sample_place *place_of(const struct samples *samples, uint32_t hash, const uintptr_t *addresses,
-                                     unsigned depth) {
-  size_t mask = samples->place_capacity - 1;
-  for (size_t i = hash & mask;; i = (i + 1) & mask) {
-    struct sample_place *place = &samples->places[i];
-    if (place->at == 0 || (place->hash == hash && stack_is(stack_at(samples, place->at), addresses, depth)))
-      return place;
-  }
-}
-
-/* Both tables exist for a moment, and count against the limit. */
-static bool places_grow(struct samples *samples) {
-  size_t before = samples->place_capacity;
-  size_t capacity = before ? 2 * before : PLACES_START;
-  if (stacks_bytes(samples) + table_bytes(capacity, sizeof(struct sample_place)) > SAMPLES_STACK_BYTES_MAX)
-    return false;
-  struct sample_place *places = table_map(capacity, sizeof *places);
-  if (places == NULL)
-    return false;
-  for (size_t i = 0; i < before; i++) {
-    struct sample_place place = samples->places[i];
-    size_t to = place.hash & (capacity - 1);
-    if (place.at == 0)
-      continue;
-    while (places[to].at != 0)
-      to = (to + 1) & (capacity - 1);
-    places[to] = place;
-  }
-  table_unmap(samples->places, before, sizeof *places);
-  samples->places = places;
-  samples->place_capacity = capacity;
-  return true;
+/* NULL: there is no such stack. */
+static struct sample_stack *stack_find(const struct samples *samples, uint32_t hash, const uintptr_t *addresses,
+                                       unsigned depth) {
+  struct sample_stack *stack = samples->buckets[hash % BUCKETS];
+  while (stack && (stack->hash != hash || stack->depth != depth ||
+                   memcmp(sample_stack_addresses(stack), addresses, depth * sizeof *addresses) != 0))
+    stack = stack->next;
+  return stack;
 }
 
 static bool chunk_add(struct samples *samples) {
@@ -111,20 +70,18 @@ static bool chunk_add(struct samples *samples) {
   return true;
 }
 
-/* Appends the stack and notes its position. False: there is no room. */
-static bool stack_put(struct samples *samples, struct sample_place *place, uint32_t hash, const uintptr_t *addresses,
-                      unsigned depth) {
-  size_t bytes = sizeof(struct sample_stack) + depth * sizeof *addresses;
-  if ((samples->chunk_count == 0 || samples->chunk_used + bytes > SAMPLES_CHUNK_BYTES) && !chunk_add(samples))
-    return false;
-  size_t offset = (samples->chunk_count - 1) * SAMPLES_CHUNK_BYTES + samples->chunk_used;
-  *place = (struct sample_place){.hash = hash, .at = (uint32_t)(offset / GRAIN) + 1};
-  struct sample_stack *stack = stack_at(samples, place->at);
-  *stack = (struct sample_stack){.hash = hash, .depth = depth};
+/* NULL: there is no room. */
+static struct sample_stack *stack_make(struct samples *samples, uint32_t hash, const uintptr_t *addresses,
+                                       unsigned depth) {
+  bool has_room = samples->chunk_count > 0 && samples->chunk_used + stack_bytes(depth) <= SAMPLES_CHUNK_BYTES;
+  if (!has_room && !chunk_add(samples))
+    return NULL;
+  struct sample_stack **bucket = &samples->buckets[hash % BUCKETS];
+  struct sample_stack *stack = (void *)(samples->chunks[samples->chunk_count - 1] + samples->chunk_used);
+  *stack = (struct sample_stack){.next = *bucket, .hash = hash, .depth = depth};
   memcpy(stack + 1, addresses, depth * sizeof *addresses);
-  samples->chunk_used += bytes;
-  samples->stack_count++;
-  return true;
+  samples->chunk_used += stack_bytes(depth);
+  return *bucket = stack;
 }
 
 static struct sample_stack *stack_of(struct samples *samples, const uintptr_t *addresses, unsigned depth) {
@@ -132,15 +89,12 @@ static struct sample_stack *stack_of(struct samples *samples, const uintptr_t *a
   addresses = depth ? addresses : &no_address; /* it may be NULL */
   depth = depth < SAMPLES_DEPTH_MAX ? depth : SAMPLES_DEPTH_MAX;
   uint32_t hash = stack_hash(addresses, depth);
-  struct sample_place *place = samples->place_capacity ? place_of(samples, hash, addresses, depth) : NULL;
-  if (place == NULL || (place->at == 0 && is_full(samples->stack_count, samples->place_capacity))) {
-    if (!places_grow(samples))
-      return &samples->others;
-    place = place_of(samples, hash, addresses, depth);
-  }
-  if (place->at == 0 && !stack_put(samples, place, hash, addresses, depth))
-    return &samples->others;
-  return stack_at(samples, place->at);
+  if (samples->buckets == NULL)
+    samples->buckets = table_map(BUCKETS, sizeof *samples->buckets);
+  struct sample_stack *stack = samples->buckets ? stack_find(samples, hash, addresses, depth) : NULL;
+  if (stack == NULL && samples->buckets)
+    stack = stack_make(samples, hash, addresses, depth);
+  return stack ? stack : &samples->others;
 }
 
 /* --- sums --- */
@@ -269,7 +223,7 @@ bool samples_rename(struct samples *samples, const void *block, const void *rena
 
 void samples_clear(struct samples *samples) {
   table_unmap(samples->blocks, samples->block_capacity, sizeof *samples->blocks);
-  table_unmap(samples->places, samples->place_capacity, sizeof *samples->places);
+  table_unmap(samples->buckets, BUCKETS, sizeof *samples->buckets);
   for (size_t i = 0; i < samples->chunk_count; i++)
     os_unmap(samples->chunks[i], SAMPLES_CHUNK_BYTES);
   *samples = (struct samples){0};
@@ -278,18 +232,9 @@ void samples_clear(struct samples *samples) {
 bool samples_copy_stacks(struct samples *copy, const struct samples *samples) {
   *copy = *samples;
   copy->blocks = NULL;
-  copy->places = NULL;
-  copy->block_capacity = copy->block_count = copy->place_capacity = copy->chunk_count = 0;
-  if (samples->place_capacity) {
-    copy->places = table_map(samples->place_capacity, sizeof *copy->places);
-    if (copy->places == NULL) {
-      samples_clear(copy);
-      return false;
-    }
-    copy->place_capacity = samples->place_capacity;
-    memcpy(copy->places, samples->places, samples->place_capacity * sizeof *copy->places);
-  }
-  for (; copy->chunk_count < samples->chunk_count; copy->chunk_count++) {
+  copy->buckets = NULL;
+  copy->block_capacity = copy->block_count = 0;
+  for (copy->chunk_count = 0; copy->chunk_count < samples->chunk_count; copy->chunk_count++) {
     char *chunk = os_map(SAMPLES_CHUNK_BYTES, os_page_bytes());
     if (chunk == NULL) {
       samples_clear(copy);
@@ -302,18 +247,20 @@ bool samples_copy_stacks(struct samples *copy, const struct samples *samples) {
   return true;
 }
 
+/* A chunk that has no room for one more stack ends with zeros. */
 const struct sample_stack *samples_next(const struct samples *samples, size_t *cursor) {
-  if (*cursor == 0) {
-    *cursor = 1;
-    if (samples->others.changed)
-      return &samples->others;
+  while (*cursor < samples->chunk_count * SAMPLES_CHUNK_BYTES) {
+    size_t offset = *cursor % SAMPLES_CHUNK_BYTES;
+    const struct sample_stack *stack = (const void *)(samples->chunks[*cursor / SAMPLES_CHUNK_BYTES] + offset);
+    if (offset + sizeof *stack <= SAMPLES_CHUNK_BYTES && stack->changed) {
+      *cursor += stack_bytes(stack->depth);
+      return stack;
+    }
+    *cursor += SAMPLES_CHUNK_BYTES - offset;
   }
-  while (*cursor - 1 < samples->place_capacity) {
-    uint32_t at = samples->places[(*cursor)++ - 1].at;
-    if (at)
-      return stack_at(samples, at);
-  }
-  return NULL;
+  bool is_told = *cursor == SIZE_MAX || samples->others.changed == 0;
+  *cursor = SIZE_MAX;
+  return is_told ? NULL : &samples->others;
 }
 
 size_t samples_bytes(const struct samples *samples) {
@@ -342,7 +289,7 @@ bool samples_are_valid(const struct samples *samples) {
   for (const struct sample_stack *stack; (stack = samples_next(samples, &cursor)) != NULL;) {
     const uintptr_t *addresses = sample_stack_addresses(stack);
     if (stack != &samples->others)
-      found &= stack_at(samples, place_of(samples, stack->hash, addresses, stack->depth)->at) == stack;
+      found &= stack_find(samples, stack->hash, addresses, stack->depth) == stack;
     live = weight_sum(live, stack->live);
     allocated = weight_sum(allocated, stack->allocated);
     peak = weight_sum(peak, samples_at_peak(samples, stack));

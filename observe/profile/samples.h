@@ -27,7 +27,8 @@ struct sample_weight {
 /* A stack. Its return addresses follow the struct, innermost first. */
 struct sample_stack {
   struct sample_weight allocated, live, before;
-  uint64_t changed; /* number of the last event that changed `live` */
+  uint64_t changed;          /* number of the last event that changed `live` */
+  struct sample_stack *next; /* of the same bucket; in a copy, nothing */
   uint32_t hash;
   uint32_t depth;
 };
@@ -38,9 +39,8 @@ static inline const uintptr_t *sample_stack_addresses(const struct sample_stack 
 struct samples {
   struct sample_block *blocks; /* open addressing, no tombstones */
   size_t block_capacity, block_count;
-  struct sample_place *places; /* of stacks: open addressing; entries are never removed */
-  size_t place_capacity, stack_count;
-  char *chunks[SAMPLES_CHUNKS]; /* the stacks, which never move */
+  struct sample_stack **buckets; /* of stacks, by hash */
+  char *chunks[SAMPLES_CHUNKS];  /* the stacks, which never move */
   size_t chunk_count, chunk_used;
   struct sample_stack others; /* has no addresses */
   struct sample_weight allocated, live, dropped;
@@ -61,8 +61,7 @@ void samples_clear(struct samples *samples);
  * memory. */
 bool samples_copy_stacks(struct samples *copy, const struct samples *samples);
 
-/* Returns the stacks one after another, including `others` if it is not empty; NULL after the last. *cursor starts at
- * 0. */
+/* Returns the stacks one after another, and `others` if it is not empty; NULL after the last. *cursor starts at 0. */
 const struct sample_stack *samples_next(const struct samples *samples, size_t *cursor);
 struct sample_weight samples_at_peak(const struct samples *samples, const struct sample_stack *stack);
 

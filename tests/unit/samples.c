@@ -228,7 +228,7 @@ UNIT_TEST(the_first_of_equal_peaks) {
   samples_clear(&samples);
 }
 
-/* So many that some have the same hash of 32 bits. */
+/* So many that all share their bucket with others, and some have the same hash of 32 bits. */
 UNIT_TEST(stacks_of_one_hash) {
   struct samples samples = {0};
   uint64_t seed = UNIT_SEED;
@@ -237,7 +237,10 @@ UNIT_TEST(stacks_of_one_hash) {
     uintptr_t address = test_random(&seed);
     samples_add(&samples, memory, &address, 1, (struct sample_weight){1, 1024});
   }
-  assert_int_equal(samples.stack_count, count);
+  size_t told = 0, cursor = 0;
+  while (samples_next(&samples, &cursor))
+    told++;
+  assert_int_equal(told, count);
   assert_int_equal(samples.others.changed, 0);
   samples_clear(&samples);
 }
@@ -257,6 +260,9 @@ UNIT_TEST(copies_stay) {
   assert_false(agree(&copy, &model));
   samples_clear(&copy);
   assert_true(agree(&samples, &model));
+  uint64_t next = 1; /* stacks of one address more, until there are two chunks, and two calls */
+  for (; samples.chunk_count < 2; next++)
+    samples_add(&samples, memory, &(uintptr_t){next << 32}, 1, (struct sample_weight){1, 1024});
   for (long call = 1; call <= 2; call++) {
     os.calls = 0;
     os.first = call;
