@@ -37,21 +37,19 @@ const char *os_file_words(enum os_file_error error) {
 static enum os_file_error error_of(int number) {
   switch (number) {
   case ENOENT:
+  case ELOOP:
+  case EACCES:
+  case ENOSPC:
+  case ENAMETOOLONG:
+  case EROFS:
+    return (enum os_file_error)number;
   case ENOTDIR:
     return OS_FILE_ABSENT;
-  case ELOOP:
-    return OS_FILE_LINK;
-  case EACCES:
   case EPERM:
     return OS_FILE_DENIED;
-  case ENOSPC:
   case EDQUOT:
   case EFBIG:
     return OS_FILE_NO_SPACE;
-  case ENAMETOOLONG:
-    return OS_FILE_NAME_TOO_LONG;
-  case EROFS:
-    return OS_FILE_READ_ONLY;
   default:
     return OS_FILE_REFUSED;
   }

@@ -5,20 +5,22 @@
 
 #include "os/os.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <sys/types.h>
 
+/* The numbers are those of errno. */
 enum os_file_error {
-  OS_FILE_OK,
-  OS_FILE_ABSENT,
-  OS_FILE_IRREGULAR, /* a folder, a device, a pipe; to be written: a symbolic link */
-  OS_FILE_LINK,      /* on the way to the file; to be written */
-  OS_FILE_DENIED,
-  OS_FILE_NO_SPACE,
-  OS_FILE_NAME_TOO_LONG,
-  OS_FILE_READ_ONLY,
-  OS_FILE_NO_MEMORY, /* the maker of the content had no memory */
-  OS_FILE_REFUSED,   /* for any other reason */
+  OS_FILE_OK = 0,
+  OS_FILE_ABSENT = ENOENT,
+  OS_FILE_IRREGULAR = EINVAL, /* a folder, a device, a pipe; to be written: a symbolic link */
+  OS_FILE_LINK = ELOOP,       /* on the way to the file; to be written */
+  OS_FILE_DENIED = EACCES,
+  OS_FILE_NO_SPACE = ENOSPC,
+  OS_FILE_NAME_TOO_LONG = ENAMETOOLONG,
+  OS_FILE_READ_ONLY = EROFS,
+  OS_FILE_NO_MEMORY = ENOMEM, /* the maker of the content had no memory */
+  OS_FILE_REFUSED = EIO,      /* for any other reason */
 };
 /* Returns "there is no such folder" and similar words. */
 const char *os_file_words(enum os_file_error error);

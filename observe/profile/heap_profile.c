@@ -42,22 +42,6 @@ int hak_profile_stop(void) {
   return 0;
 }
 
-static int errno_of(enum os_file_error error) {
-  static const int numbers[] = {
-      [OS_FILE_OK] = 0,
-      [OS_FILE_ABSENT] = ENOENT,
-      [OS_FILE_IRREGULAR] = EINVAL,
-      [OS_FILE_LINK] = ELOOP,
-      [OS_FILE_DENIED] = EACCES,
-      [OS_FILE_NO_SPACE] = ENOSPC,
-      [OS_FILE_NAME_TOO_LONG] = ENAMETOOLONG,
-      [OS_FILE_READ_ONLY] = EROFS,
-      [OS_FILE_NO_MEMORY] = ENOMEM,
-      [OS_FILE_REFUSED] = EIO,
-  };
-  return numbers[error];
-}
-
 int hak_profile_dump(const char *path) {
   KEEP_ERRNO;
   if (path == NULL)
@@ -66,7 +50,7 @@ int hak_profile_dump(const char *path) {
     return EBUSY;
   enum os_file_error error = profile_write(path);
   slow_path_end();
-  return errno_of(error);
+  return (int)error;
 }
 
 /* --- by the options: at the start --- */
