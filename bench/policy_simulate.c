@@ -29,7 +29,6 @@ struct snapshot {
 static struct {
   struct policy_table table;
   struct policy_place places[POLICY_ARMS];
-  struct policy_table_costs costs;
   uint32_t delay_ms, fault_ns;
   uint64_t events, ms;
   uint64_t each; /* 0: no snapshots */
@@ -72,11 +71,12 @@ __attribute__((format(printf, 1, 2))) static int refuse(const char *format, ...)
 /* --- the engine --- */
 
 static void begin(void) {
-  policy_table_begin(&run.table, run.places, POLICY_ARMS, policy_strategy_like(run.delay_ms));
-  run.costs = policy_table_costs_of(run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS, MAP_NS, run.delay_ms);
+  struct policy_table_costs costs =
+      policy_table_costs_of(run.fault_ns, PURGE_PAGE_NS, PURGE_CALL_NS, MAP_NS, run.delay_ms);
+  policy_table_begin(&run.table, run.places, POLICY_ARMS, &costs, policy_strategy_like(run.delay_ms));
 }
 
-static struct policy_totals totals_now(void) { return policy_totals(&run.table, &run.costs, (uint32_t)run.ms); }
+static struct policy_totals totals_now(void) { return policy_totals(&run.table, (uint32_t)run.ms); }
 
 static void note_snapshot(void) {
   if (run.snapshot_count == run.snapshot_room) {
@@ -102,9 +102,9 @@ static void happened(void *context, const struct stream_event *event) {
   if (event->module)
     policy_note_module(run.modules, policy_tag_of(event->site), event->module);
   if (event->is_taken)
-    policy_table_taken(&run.table, &run.costs, event->site, range, counted, now_ms);
+    policy_table_taken(&run.table, event->site, range, counted, now_ms);
   else
-    policy_table_freed(&run.table, &run.costs, event->site, range, counted, true, now_ms);
+    policy_table_freed(&run.table, event->site, range, counted, true, now_ms);
   run.events++;
   if (run.each && run.events % run.each == 0)
     note_snapshot();
@@ -196,7 +196,7 @@ static bool save(const char *path) {
     return false;
   }
   struct policy_file_writer writer;
-  policy_file_begin(&writer, bytes, capacity, &run.costs, WRITER);
+  policy_file_begin(&writer, bytes, capacity, &run.table.costs, WRITER);
   for (unsigned i = 0; i < POLICY_MODULES && run.modules[i].tag; i++)
     policy_file_add_module(&writer, run.modules[i].tag, run.modules[i].name);
   policy_file_add_table(&writer, &run.table, policy_site_of(1, 0)); /* sites of no module mean nothing elsewhere */
@@ -218,7 +218,7 @@ static int simulate(const char *path) {
   if (!stream_read(path, happened, NULL, problem))
     return refuse("%s: %s", path, problem);
   struct policy_totals totals = totals_now();
-  policy_table_conclude(&run.table, &run.costs, (uint32_t)run.ms);
+  policy_table_conclude(&run.table, (uint32_t)run.ms);
   if (run.save && !save(run.save))
     return 1;
   if (run.is_json)

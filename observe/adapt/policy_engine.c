@@ -111,15 +111,14 @@ static uint32_t pages_of(size_t bytes) {
 static uint32_t now_ms(void) { return (uint32_t)os_milliseconds(); }
 
 COLD static void begin(uint32_t break_even_ms) {
-  struct policy_state *view = &engine.view;
   uint32_t arms = usage_is_short() ? POLICY_ARMS_SHORT : POLICY_ARMS;
   void *places = metadata_take_forever(policy_table_bytes(arms));
   if (places == NULL) {
     engine.state = ENGINE_NO_MEMORY;
     return;
   }
-  policy_table_begin(&view->table, places, arms, policy_strategy_like(break_even_ms));
-  view->costs = measure_costs(break_even_ms);
+  struct policy_table_costs costs = measure_costs(break_even_ms);
+  policy_table_begin(&engine.view.table, places, arms, &costs, policy_strategy_like(break_even_ms));
   engine.break_even_ms = break_even_ms;
   engine.state = ENGINE_READY;
 }
@@ -130,9 +129,10 @@ static bool is_ready(void) {
   if (UNLIKELY(engine.state == ENGINE_NOTHING))
     begin(break_even_ms);
   if (UNLIKELY(engine.break_even_ms != break_even_ms)) {
-    const struct policy_costs *part = &engine.view.costs.part, *mapping = &engine.view.costs.mapping;
-    engine.view.costs = policy_table_costs_of(part->fault_ns, part->purge_page_ns, part->purge_call_ns,
-                                              mapping->purge_call_ns - part->purge_call_ns, break_even_ms);
+    struct policy_table_costs *costs = &engine.view.table.costs;
+    const struct policy_costs *part = &costs->part;
+    *costs = policy_table_costs_of(part->fault_ns, part->purge_page_ns, part->purge_call_ns,
+                                   costs->mapping.purge_call_ns - part->purge_call_ns, break_even_ms);
     engine.break_even_ms = break_even_ms;
   }
   return engine.state == ENGINE_READY;
@@ -143,15 +143,15 @@ static bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POL
 /* The lock is held, and there is a table. */
 static void note_taken(uint64_t site, size_t size, size_t bytes) {
   if (policy_is_evolving())
-    policy_table_taken(&engine.view.table, &engine.view.costs, site, policy_range(size), pages_of(bytes), now_ms());
+    policy_table_taken(&engine.view.table, site, policy_range(size), pages_of(bytes), now_ms());
 }
 
 static unsigned keep_of(uint64_t site, size_t size, size_t bytes, bool is_kept) {
-  struct policy_state *view = &engine.view;
+  struct policy_table *table = &engine.view.table;
   unsigned range = policy_range(size);
   if (policy_is_evolving())
-    return (unsigned)policy_table_freed(&view->table, &view->costs, site, range, pages_of(bytes), is_kept, now_ms());
-  return (unsigned)policy_table_leader(&view->table, site, range);
+    return (unsigned)policy_table_freed(table, site, range, pages_of(bytes), is_kept, now_ms());
+  return (unsigned)policy_table_leader(table, site, range);
 }
 
 uint64_t policy_large_taken(uintptr_t caller, size_t bytes) {
@@ -197,7 +197,7 @@ void policy_stats(struct policy_stats *out) {
   if (engine.state != ENGINE_READY)
     return;
   out->arms = engine.view.table.taken_count;
-  out->totals = policy_totals(&engine.view.table, &engine.view.costs, now_ms());
+  out->totals = policy_totals(&engine.view.table, now_ms());
 }
 
 struct policy_state *policy_open(void) {

@@ -39,7 +39,6 @@ static inline void policy_note_module(struct policy_module *modules, uint32_t ta
 }
 
 struct policy_state {
-  struct policy_table_costs costs;
   struct policy_table table;
   struct policy_module modules[POLICY_MODULES];
 };

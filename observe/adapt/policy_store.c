@@ -122,7 +122,7 @@ static void add_everything(struct policy_file_writer *writer, const struct polic
 static bool has_learned(void) {
   struct policy_state *view = policy_open();
   if (view)
-    policy_table_conclude(&view->table, &view->costs, (uint32_t)os_milliseconds());
+    policy_table_conclude(&view->table, (uint32_t)os_milliseconds());
   bool has = view && epochs_of(&view->table) != file.epochs_before;
   policy_close();
   return has;
@@ -137,7 +137,7 @@ static size_t encode_file(void *bytes, const struct policy_file *others, const c
   if (view) {
     if (others)
       merge_file(view, others);
-    policy_file_begin(&writer, bytes, READ_BYTES_MAX, &view->costs, by);
+    policy_file_begin(&writer, bytes, READ_BYTES_MAX, &view->table.costs, by);
     add_everything(&writer, view);
     length = policy_file_end(&writer);
   }
@@ -193,7 +193,7 @@ enum os_file_error policy_store_write_at(int fd, uint64_t *end) {
   char *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   struct policy_state *view = policy_open();
   if (view)
-    policy_table_tick(&view->table, &view->costs, (uint32_t)os_milliseconds());
+    policy_table_tick(&view->table, (uint32_t)os_milliseconds());
   policy_close();
   size_t length = bytes && view ? encode_file(bytes, NULL, hak_version()) : 0;
   enum os_file_error error = length ? os_file_begin_at(&part, fd, *end) : OS_FILE_NO_MEMORY;

@@ -6,8 +6,10 @@
 
 size_t policy_table_bytes(uint32_t arm_count) { return arm_count * sizeof(struct policy_place); }
 
-void policy_table_begin(struct policy_table *table, void *places, uint32_t arm_count, enum keep leader) {
+void policy_table_begin(struct policy_table *table, void *places, uint32_t arm_count,
+                        const struct policy_table_costs *costs, enum keep leader) {
   memset(table, 0, sizeof *table);
+  table->costs = *costs;
   table->places = places;
   table->set_count = arm_count / POLICY_WAYS;
   for (unsigned range = 0; range < POLICY_RANGES; range++) {
@@ -30,40 +32,46 @@ struct policy_table_costs policy_table_costs_of(uint32_t fault_ns, uint32_t purg
   };
 }
 
-static const struct policy_costs *costs_of(const struct policy_table_costs *costs, unsigned range) {
-  return range < costs->mapping_range ? &costs->part : &costs->mapping;
+static const struct policy_costs *costs_of(const struct policy_table *table, unsigned range) {
+  return range < table->costs.mapping_range ? &table->costs.part : &table->costs.mapping;
 }
 
 static uint32_t place_count(const struct policy_table *table) { return table->set_count * POLICY_WAYS; }
+static uint32_t arm_count(const struct policy_table *table) { return place_count(table) + POLICY_RANGES; }
+
+/* The arms of the places, then the rests. NULL: nobody has taken the place. */
+static struct policy_arm *arm_at(struct policy_table *table, uint32_t number, unsigned *range) {
+  bool is_rest = number >= place_count(table);
+  *range = is_rest ? number - place_count(table) : table->places[number].range;
+  return is_rest ? &table->rests[*range] : table->places[number].taken ? &table->places[number].arm : NULL;
+}
 
 /* Neighbouring sites and ranges spread over all sets. */
 static struct policy_place *set_of(const struct policy_table *table, uint64_t site, unsigned range) {
   return &table->places[(size_t)(mix_bits(site ^ range * MIX_STEP) & (table->set_count - 1)) * POLICY_WAYS];
 }
 
-static void forget_arm(struct policy_table *table, struct policy_place *place, const struct policy_table_costs *costs,
-                       uint32_t now_ms) {
-  policy_arm_inherit(&table->rests[place->range], &place->arm, costs_of(costs, place->range), now_ms);
+static void forget_arm(struct policy_table *table, struct policy_place *place, uint32_t now_ms) {
+  policy_arm_inherit(&table->rests[place->range], &place->arm, costs_of(table, place->range), now_ms);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     table->gone[strategy] += place->arm.total[strategy];
   table->gone_acted += place->arm.total_acted;
   table->displaced++;
 }
 
-static struct policy_place *settle_arm(struct policy_table *table, struct policy_place *place, uint64_t site,
-                                       unsigned range) {
+static struct policy_arm *settle_arm(struct policy_table *table, struct policy_place *place, uint64_t site,
+                                     unsigned range) {
   table->taken_count += !place->taken;
   *place = (struct policy_place){.site = site, .range = (uint8_t)range, .warmth = WARMTH_FIRST, .taken = true};
   policy_arm_begin_like(&place->arm, &table->priors[range]);
-  return place;
+  return &place->arm;
 }
 
-static struct policy_arm *arm_of(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
-                                 unsigned range, uint32_t now_ms) {
+static struct policy_arm *arm_of(struct policy_table *table, uint64_t site, unsigned range, uint32_t now_ms) {
   struct policy_place *set = set_of(table, site, range), *coldest = set;
   for (struct policy_place *place = set; place < set + POLICY_WAYS; place++) {
     if (!place->taken)
-      return &settle_arm(table, place, site, range)->arm;
+      return settle_arm(table, place, site, range);
     if (place->site == site && place->range == range) {
       place->warmth += place->warmth < POLICY_WARMTH_MAX;
       return &place->arm;
@@ -75,25 +83,22 @@ static struct policy_arm *arm_of(struct policy_table *table, const struct policy
     coldest->warmth--;
     return &table->rests[range];
   }
-  forget_arm(table, coldest, costs, now_ms);
-  return &settle_arm(table, coldest, site, range)->arm;
+  forget_arm(table, coldest, now_ms);
+  return settle_arm(table, coldest, site, range);
 }
 
 /* --- lending --- */
 
-static struct policy_lenders *lenders_of(struct policy_table *table, const struct policy_table_costs *costs,
-                                         unsigned range) {
-  return &table->lenders[range >= costs->mapping_range];
+static struct policy_lenders *lenders_of(struct policy_table *table, unsigned range) {
+  return &table->lenders[range >= table->costs.mapping_range];
 }
 
 /* The arm is one of the table's places or rests, for this range. */
 static void note_lender(struct policy_table *table, struct policy_lenders *lenders, const struct policy_arm *arm,
                         unsigned range) {
-  uint32_t number = place_count(table) + range + 1;
-  if (arm != &table->rests[range])
-    number = (uint32_t)((const struct policy_place *)((const char *)arm - offsetof(struct policy_place, arm)) -
-                        table->places) +
-             1;
+  size_t offset = (size_t)((const char *)arm - (const char *)table->places);
+  uint32_t number =
+      1 + (arm == &table->rests[range] ? place_count(table) + range : (uint32_t)(offset / sizeof *table->places));
   unsigned at = 0;
   while (at < POLICY_LENDERS - 1 && lenders->arms[at] != number)
     at++;
@@ -101,34 +106,29 @@ static void note_lender(struct policy_table *table, struct policy_lenders *lende
   lenders->arms[0] = number;
 }
 
-static void borrow_pages(struct policy_table *table, struct policy_lenders *lenders,
-                         const struct policy_table_costs *costs, uint32_t pages, uint32_t now_ms) {
-  for (uint32_t i = 0; pages > 0 && i < POLICY_LENDERS; i++) {
-    uint32_t number = lenders->arms[i];
-    if (number == 0)
-      return;
-    bool is_rest = number > place_count(table);
-    unsigned range = is_rest ? number - place_count(table) - 1 : table->places[number - 1].range;
-    struct policy_arm *arm = is_rest ? &table->rests[range] : &table->places[number - 1].arm;
-    if (lenders_of(table, costs, range) == lenders) /* another site may have taken the place */
-      pages = policy_arm_lend(arm, costs_of(costs, range), pages, now_ms);
+static void borrow_pages(struct policy_table *table, const struct policy_lenders *lenders, uint32_t pages,
+                         uint32_t now_ms) {
+  for (uint32_t i = 0; pages > 0 && i < POLICY_LENDERS && lenders->arms[i] > 0; i++) {
+    unsigned range;
+    struct policy_arm *arm = arm_at(table, lenders->arms[i] - 1, &range);
+    if (lenders_of(table, range) == lenders) /* another site may have taken the place */
+      pages = policy_arm_lend(arm, costs_of(table, range), pages, now_ms);
   }
 }
 
 /* --- events --- */
 
-enum keep policy_table_freed(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
-                             unsigned range, uint32_t pages, bool is_kept, uint32_t now_ms) {
-  struct policy_arm *arm = arm_of(table, costs, site, range, now_ms);
-  note_lender(table, lenders_of(table, costs, range), arm, range);
-  return policy_arm_freed(arm, &table->priors[range], costs_of(costs, range), pages, is_kept, now_ms);
+enum keep policy_table_freed(struct policy_table *table, uint64_t site, unsigned range, uint32_t pages, bool is_kept,
+                             uint32_t now_ms) {
+  struct policy_arm *arm = arm_of(table, site, range, now_ms);
+  note_lender(table, lenders_of(table, range), arm, range);
+  return policy_arm_freed(arm, &table->priors[range], costs_of(table, range), pages, is_kept, now_ms);
 }
 
-void policy_table_taken(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
-                        unsigned range, uint32_t pages, uint32_t now_ms) {
-  struct policy_arm *arm = arm_of(table, costs, site, range, now_ms);
-  uint32_t missing = policy_arm_taken(arm, &table->priors[range], costs_of(costs, range), pages, now_ms);
-  borrow_pages(table, lenders_of(table, costs, range), costs, missing, now_ms);
+void policy_table_taken(struct policy_table *table, uint64_t site, unsigned range, uint32_t pages, uint32_t now_ms) {
+  struct policy_arm *arm = arm_of(table, site, range, now_ms);
+  uint32_t missing = policy_arm_taken(arm, &table->priors[range], costs_of(table, range), pages, now_ms);
+  borrow_pages(table, lenders_of(table, range), missing, now_ms);
 }
 
 const struct policy_arm *policy_table_arm_of(const struct policy_table *table, uint64_t site, unsigned range) {
@@ -161,44 +161,32 @@ bool policy_table_learned(struct policy_table *table, uint64_t site, unsigned ra
   return false;
 }
 
-void policy_table_tick(struct policy_table *table, const struct policy_table_costs *costs, uint32_t now_ms) {
-  for (struct policy_place *place = table->places; place < table->places + place_count(table); place++)
-    if (place->taken)
-      policy_arm_tick(&place->arm, costs_of(costs, place->range), now_ms);
-  for (unsigned range = 0; range < POLICY_RANGES; range++)
-    policy_arm_tick(&table->rests[range], costs_of(costs, range), now_ms);
+#define FOR_EACH_ARM(table)                                                                                            \
+  for (uint32_t number = 0, range; number < arm_count(table); number++)                                                \
+    for (struct policy_arm *arm = arm_at(table, number, &range); arm; arm = NULL)
+
+void policy_table_tick(struct policy_table *table, uint32_t now_ms) {
+  FOR_EACH_ARM(table) policy_arm_tick(arm, costs_of(table, range), now_ms);
 }
 
-void policy_table_conclude(struct policy_table *table, const struct policy_table_costs *costs, uint32_t now_ms) {
-  for (struct policy_place *place = table->places; place < table->places + place_count(table); place++)
-    if (place->taken)
-      policy_arm_conclude(&place->arm, &table->priors[place->range], costs_of(costs, place->range), now_ms);
-  for (unsigned range = 0; range < POLICY_RANGES; range++)
-    policy_arm_conclude(&table->rests[range], &table->priors[range], costs_of(costs, range), now_ms);
+void policy_table_conclude(struct policy_table *table, uint32_t now_ms) {
+  FOR_EACH_ARM(table) policy_arm_conclude(arm, &table->priors[range], costs_of(table, range), now_ms);
 }
 
-static void add_up(struct policy_totals *totals, const struct policy_arm *arm, const struct policy_costs *costs,
-                   uint32_t now_ms) {
-  struct policy_arm until = *arm;
-  policy_arm_tick(&until, costs, now_ms);
-  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    totals->fixed[strategy] += until.total[strategy];
-  totals->best_of_arm += until.total[policy_best_fixed(until.total)];
-  totals->acted += until.total_acted;
-  totals->epochs += arm->epochs;
-  totals->switches += arm->switches;
-}
-
-struct policy_totals policy_totals(const struct policy_table *table, const struct policy_table_costs *costs,
-                                   uint32_t now_ms) {
+struct policy_totals policy_totals(struct policy_table *table, uint32_t now_ms) {
   struct policy_totals totals = {.acted = table->gone_acted,
                                  .best_of_arm = table->gone[policy_best_fixed(table->gone)]};
   memcpy(totals.fixed, table->gone, sizeof totals.fixed);
-  for (size_t i = 0; i < place_count(table); i++)
-    if (table->places[i].taken)
-      add_up(&totals, &table->places[i].arm, costs_of(costs, table->places[i].range), now_ms);
-  for (unsigned range = 0; range < POLICY_RANGES; range++)
-    add_up(&totals, &table->rests[range], costs_of(costs, range), now_ms);
+  FOR_EACH_ARM(table) {
+    struct policy_arm until = *arm;
+    policy_arm_tick(&until, costs_of(table, range), now_ms);
+    for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
+      totals.fixed[strategy] += until.total[strategy];
+    totals.best_of_arm += until.total[policy_best_fixed(until.total)];
+    totals.acted += until.total_acted;
+    totals.epochs += arm->epochs;
+    totals.switches += arm->switches;
+  }
   return totals;
 }
 

@@ -30,7 +30,14 @@ struct policy_place {
   struct policy_arm arm;
 };
 
+/* From mapping_range on objects are mappings, which cost more to end and to make again. */
+struct policy_table_costs {
+  uint32_t mapping_range;
+  struct policy_costs part, mapping;
+};
+
 struct policy_table {
+  struct policy_table_costs costs;
   struct policy_place *places;             /* set_count * POLICY_WAYS */
   uint32_t set_count;                      /* a power of two */
   uint32_t taken_count, displaced;         /* places taken; arms that lost their place */
@@ -43,12 +50,6 @@ struct policy_table {
   } lenders[2];                    /* of arena ranges and of mappings: neither can serve the other */
 };
 
-/* From mapping_range on objects are mappings, which cost more to end and to make again. */
-struct policy_table_costs {
-  uint32_t mapping_range;
-  struct policy_costs part, mapping;
-};
-
 /* Unit costs as for policy_costs_of. map_ns: the cost to make and end a mapping. */
 struct policy_table_costs policy_table_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
                                                 uint32_t map_ns, uint32_t break_even_ms);
@@ -57,15 +58,15 @@ struct policy_table_costs policy_table_costs_of(uint32_t fault_ns, uint32_t purg
 size_t policy_table_bytes(uint32_t arm_count);
 
 /* places: policy_table_bytes(arm_count) zero bytes. leader: the home of all arms. */
-void policy_table_begin(struct policy_table *table, void *places, uint32_t arm_count, enum keep leader);
+void policy_table_begin(struct policy_table *table, void *places, uint32_t arm_count,
+                        const struct policy_table_costs *costs, enum keep leader);
 
 unsigned policy_range(size_t bytes);
 
 /* As policy_arm_freed and policy_arm_taken, for the arm of this site and range. A site is any number. */
-enum keep policy_table_freed(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
-                             unsigned range, uint32_t pages, bool is_kept, uint32_t now_ms);
-void policy_table_taken(struct policy_table *table, const struct policy_table_costs *costs, uint64_t site,
-                        unsigned range, uint32_t pages, uint32_t now_ms);
+enum keep policy_table_freed(struct policy_table *table, uint64_t site, unsigned range, uint32_t pages, bool is_kept,
+                             uint32_t now_ms);
+void policy_table_taken(struct policy_table *table, uint64_t site, unsigned range, uint32_t pages, uint32_t now_ms);
 
 /* Returns the strategy that would decide for this site, without an event. */
 enum keep policy_table_leader(const struct policy_table *table, uint64_t site, unsigned range);
@@ -78,9 +79,9 @@ bool policy_table_learned(struct policy_table *table, uint64_t site, unsigned ra
                           enum keep leader, uint32_t epochs);
 
 /* Charges all arms for their idle memory up to now, as the next event would. */
-void policy_table_tick(struct policy_table *table, const struct policy_table_costs *costs, uint32_t now_ms);
+void policy_table_tick(struct policy_table *table, uint32_t now_ms);
 /* Call at the end: concludes the open epochs of all arms. */
-void policy_table_conclude(struct policy_table *table, const struct policy_table_costs *costs, uint32_t now_ms);
+void policy_table_conclude(struct policy_table *table, uint32_t now_ms);
 
 /* Sums over all arms, up to now_ms. */
 struct policy_totals {
@@ -89,8 +90,7 @@ struct policy_totals {
   uint64_t acted;
   uint64_t epochs, switches;
 };
-struct policy_totals policy_totals(const struct policy_table *table, const struct policy_table_costs *costs,
-                                   uint32_t now_ms);
+struct policy_totals policy_totals(struct policy_table *table, uint32_t now_ms);
 
 #ifdef HAK_DEBUG
 bool policy_table_is_valid(const struct policy_table *table);

@@ -32,7 +32,7 @@ static void read_file(const void *bytes, size_t length) {
   }
   memset(places, 0, sizeof places);
   CHECK(policy_table_bytes(ARMS) <= sizeof places);
-  policy_table_begin(&table, places, ARMS, (enum keep)0);
+  policy_table_begin(&table, places, ARMS, &file.costs, (enum keep)0);
   policy_file_merge(&file, &table);
   policy_file_merge(&file, &table);
   struct policy_file_writer writer;

@@ -28,7 +28,7 @@ struct fixture {
 static void table_begin(struct fixture *f) {
   f->places = calloc(1, policy_table_bytes(SMALL_ARMS));
   assert_non_null(f->places);
-  policy_table_begin(&f->table, f->places, SMALL_ARMS, KEEP_1S);
+  policy_table_begin(&f->table, f->places, SMALL_ARMS, &c, KEEP_1S);
 }
 
 static void write_table(struct fixture *f) {
@@ -50,9 +50,9 @@ static struct fixture *learned(void) {
   for (unsigned i = 0; i < 4000; i++) {
     uint64_t number = i % 20;
     uint64_t site = number == 0 ? 77 : (uint64_t)(number % 3 + 1) << 40 | number;
-    policy_table_freed(&f->table, &c, site, (unsigned)number % 4, 100, true, now_ms);
+    policy_table_freed(&f->table, site, (unsigned)number % 4, 100, true, now_ms);
     now_ms += number % 4 == 1 ? 2000 : 1;
-    policy_table_taken(&f->table, &c, site, (unsigned)number % 4, 100, now_ms);
+    policy_table_taken(&f->table, site, (unsigned)number % 4, 100, now_ms);
   }
   write_table(f);
   return f;
@@ -136,7 +136,7 @@ UNIT_TEST(what_is_written_is_read) {
 UNIT_TEST(a_full_table_takes_what_fits) {
   struct fixture *f = learned(), *small = calloc(1, sizeof *small);
   small->places = calloc(1, policy_table_bytes(POLICY_WAYS));
-  policy_table_begin(&small->table, small->places, POLICY_WAYS, KEEP_1S);
+  policy_table_begin(&small->table, small->places, POLICY_WAYS, &c, KEEP_1S);
   struct policy_file file;
   assert_int_equal(policy_file_open(&file, f->bytes, f->length), POLICY_FILE_OK);
   policy_file_merge(&file, &small->table);

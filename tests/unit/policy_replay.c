@@ -93,7 +93,7 @@ enum change { AS_IT_WAS, ONE_MISSING, ONE_LATER };
 static void replay(struct policy_table *table, const struct policy_state *live, enum change change) {
   void *places = calloc(1, policy_table_bytes(POLICY_ARMS));
   assert_non_null(places);
-  policy_table_begin(table, places, POLICY_ARMS, DELAY_LEADER);
+  policy_table_begin(table, places, POLICY_ARMS, &live->table.costs, DELAY_LEADER);
   size_t page_bytes = min_size(os_page_bytes(), UNIT_BYTES);
   for (unsigned i = 0; i < event_count; i++) {
     const struct event *event = &events[i];
@@ -102,9 +102,9 @@ static void replay(struct policy_table *table, const struct policy_state *live, 
       continue;
     uint32_t pages = (uint32_t)(event->bytes / page_bytes), ms = event->ms + (is_changed && change == ONE_LATER);
     if (event->is_taken)
-      policy_table_taken(table, &live->costs, event->site, policy_range(event->size), pages, ms);
+      policy_table_taken(table, event->site, policy_range(event->size), pages, ms);
     else
-      policy_table_freed(table, &live->costs, event->site, policy_range(event->size), pages, event->is_kept, ms);
+      policy_table_freed(table, event->site, policy_range(event->size), pages, event->is_kept, ms);
   }
 }
 
@@ -142,8 +142,8 @@ UNIT_TEST(replays_to_the_same) {
     assert_non_null(live);
     replay(table, live, change);
     bool same = is_same(table, &live->table, POLICY_ARMS);
-    struct policy_totals mine = policy_totals(table, &live->costs, (uint32_t)now_ms);
-    struct policy_totals theirs = policy_totals(&live->table, &live->costs, (uint32_t)now_ms);
+    struct policy_totals mine = policy_totals(table, (uint32_t)now_ms);
+    struct policy_totals theirs = policy_totals(&live->table, (uint32_t)now_ms);
     policy_close();
     assert_int_equal(same, is_same_wanted[change]);
     assert_int_equal(memcmp(&mine, &theirs, sizeof mine) == 0, is_same_wanted[change]);

@@ -19,7 +19,7 @@ struct fixture {
 static void begin(struct fixture *f, uint32_t arms) {
   f->places = calloc(1, policy_table_bytes(arms));
   assert_non_null(f->places);
-  policy_table_begin(&f->table, f->places, arms, KEEP_1S);
+  policy_table_begin(&f->table, f->places, arms, &c, KEEP_1S);
 }
 
 static void valid(const struct fixture *f) {
@@ -34,9 +34,9 @@ static void end(struct fixture *f) {
 }
 
 static enum keep reuse(struct fixture *f, uint64_t site, unsigned range, uint32_t *now_ms, uint32_t gap_ms) {
-  enum keep acted = policy_table_freed(&f->table, &c, site, range, PAGES, true, *now_ms);
+  enum keep acted = policy_table_freed(&f->table, site, range, PAGES, true, *now_ms);
   *now_ms += gap_ms;
-  policy_table_taken(&f->table, &c, site, range, PAGES, *now_ms);
+  policy_table_taken(&f->table, site, range, PAGES, *now_ms);
   return acted;
 }
 
@@ -75,12 +75,12 @@ UNIT_TEST(no_event_is_lost) {
   begin(&f, ARMS);
   uint64_t warm_ns = 0;
   for (unsigned i = 0; i < 20000; i++, freed++) {
-    policy_table_freed(&f.table, &c, (uint32_t)(test_random(&random) % 1000), 0, PAGES, true, now_ms);
+    policy_table_freed(&f.table, (uint32_t)(test_random(&random) % 1000), 0, PAGES, true, now_ms);
     uint32_t step_ms = (uint32_t)(test_random(&random) % 3);
     now_ms += step_ms;
     warm_ns += (freed + 1) * PAGES * step_ms / 2;
   }
-  struct policy_totals totals = policy_totals(&f.table, &c, now_ms);
+  struct policy_totals totals = policy_totals(&f.table, now_ms);
   assert_int_equal(totals.fixed[KEEP_AT_ONCE], freed * (800 + 60 * PAGES));
   assert_in_range(totals.fixed[KEEP_WARM], warm_ns - warm_ns / 100, warm_ns + warm_ns / 100);
   assert_true(f.table.displaced > 0);
@@ -93,9 +93,9 @@ UNIT_TEST(a_mapping_costs_more_to_give_back) {
   uint32_t now_ms = 0;
   begin(&f, ARMS);
   reuse(&f, 1, MAPPING_RANGE - 1, &now_ms, 0);
-  assert_int_equal(policy_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + (60 + 500) * PAGES);
+  assert_int_equal(policy_totals(&f.table, now_ms).fixed[KEEP_AT_ONCE], 800 + (60 + 500) * PAGES);
   reuse(&f, 1, MAPPING_RANGE, &now_ms, 0);
-  assert_int_equal(policy_totals(&f.table, &c, now_ms).fixed[KEEP_AT_ONCE], 800 + 3300 + 2 * (60 + 500) * PAGES);
+  assert_int_equal(policy_totals(&f.table, now_ms).fixed[KEEP_AT_ONCE], 800 + 3300 + 2 * (60 + 500) * PAGES);
   end(&f);
 }
 
@@ -104,11 +104,11 @@ UNIT_TEST(what_one_frees_serves_the_next) {
   struct fixture f;
   begin(&f, ARMS);
   for (uint32_t i = 0; i < 400; i++) {
-    policy_table_taken(&f.table, &c, 1 + i % 7, i % 3, PAGES, i * 100);
-    policy_table_freed(&f.table, &c, 1 + i % 7, i % 3, PAGES, true, i * 100 + 10);
+    policy_table_taken(&f.table, 1 + i % 7, i % 3, PAGES, i * 100);
+    policy_table_freed(&f.table, 1 + i % 7, i % 3, PAGES, true, i * 100 + 10);
   }
   assert_true(policy_table_leader(&f.table, 1, 0) >= KEEP_100MS);
-  struct policy_totals totals = policy_totals(&f.table, &c, 40000);
+  struct policy_totals totals = policy_totals(&f.table, 40000);
   assert_in_range(totals.fixed[KEEP_WARM], 1, totals.fixed[KEEP_10MS] / 5);
   /* A part of a mapping cannot be had. */
   const struct policy_arm *lender = NULL;
@@ -116,10 +116,10 @@ UNIT_TEST(what_one_frees_serves_the_next) {
     lender = f.table.places[i].taken && f.table.places[i].arm.idle_count > 0 ? &f.table.places[i].arm : lender;
   assert_non_null(lender);
   uint32_t pages = lender->idle[0].pages;
-  policy_table_taken(&f.table, &c, 99, MAPPING_RANGE, PAGES, 40000);
+  policy_table_taken(&f.table, 99, MAPPING_RANGE, PAGES, 40000);
   assert_int_equal(lender->idle[0].pages, pages);
   assert_int_equal(lender->idle_count, 1);
-  policy_table_taken(&f.table, &c, 99, 5, PAGES, 40000);
+  policy_table_taken(&f.table, 99, 5, PAGES, 40000);
   assert_int_equal(lender->idle_count, 0);
   end(&f);
 }
@@ -129,14 +129,14 @@ UNIT_TEST(what_one_frees_serves_the_next) {
 UNIT_TEST(a_lender_is_not_forgotten) {
   struct fixture f;
   begin(&f, ARMS);
-  policy_table_freed(&f.table, &c, 3, 0, 1000, true, 0);
+  policy_table_freed(&f.table, 3, 0, 1000, true, 0);
   for (unsigned i = 0; i < 50; i++) {
-    policy_table_freed(&f.table, &c, 1 + i % 2, 0, 1, true, 0);
-    policy_table_taken(&f.table, &c, 1 + i % 2, 0, 1, 0);
+    policy_table_freed(&f.table, 1 + i % 2, 0, 1, true, 0);
+    policy_table_taken(&f.table, 1 + i % 2, 0, 1, 0);
   }
-  uint64_t before = policy_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE];
-  policy_table_taken(&f.table, &c, 4, 0, 1000, 0);
-  assert_int_equal(policy_totals(&f.table, &c, 0).fixed[KEEP_AT_ONCE], before + 1000 * 500);
+  uint64_t before = policy_totals(&f.table, 0).fixed[KEEP_AT_ONCE];
+  policy_table_taken(&f.table, 4, 0, 1000, 0);
+  assert_int_equal(policy_totals(&f.table, 0).fixed[KEEP_AT_ONCE], before + 1000 * 500);
   end(&f);
 }
 
@@ -146,10 +146,10 @@ UNIT_TEST(who_acts) {
   int32_t ratings[KEEP_STRATEGIES] = {0};
   begin(&f, POLICY_WAYS);
   assert_true(policy_table_learned(&f.table, 5, 0, ratings, KEEP_10S, 9));
-  assert_int_equal(policy_table_freed(&f.table, &c, 5, 0, PAGES, false, 0), KEEP_1S);
-  assert_int_equal(policy_table_freed(&f.table, &c, 5, 0, PAGES, true, 0), KEEP_10S);
+  assert_int_equal(policy_table_freed(&f.table, 5, 0, PAGES, false, 0), KEEP_1S);
+  assert_int_equal(policy_table_freed(&f.table, 5, 0, PAGES, true, 0), KEEP_10S);
   assert_true(policy_table_learned(&f.table, 6, 0, ratings, KEEP_AT_ONCE, 9));
-  assert_int_equal(policy_table_freed(&f.table, &c, 6, 0, PAGES, false, 0), KEEP_AT_ONCE);
+  assert_int_equal(policy_table_freed(&f.table, 6, 0, PAGES, false, 0), KEEP_AT_ONCE);
   for (uint32_t site = 100; site < 100 + POLICY_WAYS - 2; site++)
     assert_true(policy_table_learned(&f.table, site, 0, ratings, KEEP_WARM, 9));
   policy_arm_begin_rated(&f.table.rests[0], ratings, KEEP_100MS, 9);
@@ -161,10 +161,10 @@ UNIT_TEST(short_lives_teach_as_well) {
   struct fixture f;
   for (unsigned is_concluded = 0; is_concluded < 2; is_concluded++) {
     begin(&f, ARMS);
-    assert_int_equal(policy_table_freed(&f.table, &c, 1, 0, PAGES, true, 0), KEEP_1S);
+    assert_int_equal(policy_table_freed(&f.table, 1, 0, PAGES, true, 0), KEEP_1S);
     if (is_concluded)
-      policy_table_conclude(&f.table, &c, 30000);
-    assert_int_equal(f.table.places != NULL && policy_totals(&f.table, &c, 30000).epochs == 1, is_concluded);
+      policy_table_conclude(&f.table, 30000);
+    assert_int_equal(f.table.places != NULL && policy_totals(&f.table, 30000).epochs == 1, is_concluded);
     if (is_concluded)
       assert_in_range(policy_table_leader(&f.table, 1, 0), KEEP_AT_ONCE, KEEP_10MS);
     else
