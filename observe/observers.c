@@ -3,45 +3,16 @@
 
 #include "adapt/policy_engine.h"
 #include "adapt/policy_store.h"
-#include "base/text.h"
 #include "count/tally.h"
 #include "guard/guard.h"
-#include "hakmem/hakmem.h"
-#include "heap/slow_path.h"
 #include "live/large_sites.h"
 #include "live/live.h"
 #include "os/filter.h"
-#include "os/say.h"
 #include "profile/heap_profile.h"
 #include "profile/profile.h"
 #include "profile/unwind.h"
 #include "stats/stats.h"
 #include "stats/summary.h"
-
-#define VERSION_TEXT_OF(major, minor, patch) #major "." #minor "." #patch
-#define VERSION_TEXT_MADE(...) VERSION_TEXT_OF(__VA_ARGS__)
-#define VERSION_TEXT VERSION_TEXT_MADE(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH)
-
-/* Holds a sentence about a path of any length. */
-static SPARSE char policy_complaint[OPTION_TEXT_BYTES + 256];
-
-static void policy_read(void) {
-  struct text complaint = TEXT_IN(policy_complaint);
-  if (!slow_path_begin())
-    return;
-  policy_store_read(&complaint);
-  slow_path_end();
-  os_say(policy_complaint);
-}
-
-static void policy_write(void) {
-  struct text complaint = TEXT_IN(policy_complaint);
-  if (!slow_path_begin()) /* exit was called by a signal handler that interrupted us */
-    return;
-  policy_store_write("hakmem " VERSION_TEXT, &complaint);
-  slow_path_end();
-  os_say(policy_complaint);
-}
 
 /* Most programs ask for nothing. Then neither start nor end touches the observers' pages. */
 static bool is_any_wanted(void) {
@@ -56,7 +27,7 @@ static void observers_start(void) {
   if (!is_any_wanted())
     return;
   tally_apply();
-  policy_read();
+  policy_store_read();
   heap_profile_begin();
   guard_begin();
   live_begin();
@@ -69,7 +40,7 @@ static void observers_end(void) {
     return;
   summary_write();
   heap_profile_end();
-  policy_write();
+  policy_store_write();
 }
 
 static void options_changed(void) {

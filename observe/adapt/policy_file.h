@@ -53,7 +53,7 @@ struct policy_file {
   uint32_t module_count, record_count;
   struct policy_table_costs costs; /* in force when it was written */
   uint32_t delays_ms[KEEP_STRATEGIES];
-  char writer[POLICY_FILE_WRITER_BYTES]; /* "hakmem 0.1.0" */
+  char writer[POLICY_FILE_WRITER_BYTES]; /* the begin of hak_version, for people */
   const unsigned char *bytes;            /* the head ends before this member */
 };
 

@@ -2,8 +2,11 @@
 
 #include "adapt/policy_engine.h"
 #include "adapt/policy_file.h"
+#include "base/text.h"
+#include "heap/slow_path.h"
 #include "inspect/file.h"
 #include "os/os.h"
+#include "os/say.h"
 
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
 
@@ -22,8 +25,23 @@ static uint64_t epochs_of(const struct policy_table *table) {
   return epochs;
 }
 
-static void write_complaint(struct text *complaint, const char *path, const char *sentence, const char *consequence) {
-  text_strings(complaint, "hakmem: policy file ", path, ": ", sentence, consequence, "\n");
+/* Holds a sentence about a path of any length. */
+static SPARSE char complaint[OPTION_TEXT_BYTES + 256];
+
+static void complain(const char *path, const char *sentence, const char *consequence) {
+  struct text text = TEXT_IN(complaint);
+  text_strings(&text, "hakmem: policy file ", path, ": ", sentence, consequence, "\n");
+}
+
+/* Refused if a signal handler that interrupted a slow path called exit. */
+static const char *in_slow_path(void (*work)(void)) {
+  complaint[0] = 0;
+  if (slow_path_begin()) {
+    work();
+    slow_path_end();
+    os_say(complaint);
+  }
+  return complaint;
 }
 
 /* --- the start --- */
@@ -56,7 +74,7 @@ static void apply_file(const struct policy_file *found) {
   policy_close();
 }
 
-static void take_content(const void *bytes, size_t length, struct text *complaint) {
+static void take_content(const void *bytes, size_t length) {
   struct policy_file found;
   enum policy_file_error error = policy_file_open(&found, bytes, length);
   if (error == POLICY_FILE_OK) {
@@ -64,43 +82,45 @@ static void take_content(const void *bytes, size_t length, struct text *complain
     return;
   }
   bool is_replaced = error == POLICY_FILE_DAMAGED && option_value(OPTION_POLICY) == POLICY_EVOLVING;
-  write_complaint(complaint, file.path, words_of(error),
-                  is_replaced ? ", so nothing is known yet; at the end it is replaced"
-                              : ", so nothing is known yet; it stays as it is");
+  complain(file.path, words_of(error),
+           is_replaced ? ", so nothing is known yet; at the end it is replaced"
+                       : ", so nothing is known yet; it stays as it is");
   if (error != POLICY_FILE_DAMAGED)
     file.path = no_path; /* it belongs to another program: do not write */
 }
 
-static void take_file(void *bytes, struct text *complaint) {
+static void take_file(void *bytes) {
   size_t length = 0;
   enum os_file_error error = os_file_read(file.path, bytes, READ_BYTES_MAX, &length);
   bool may_be_absent = option_value(OPTION_POLICY) == POLICY_EVOLVING;
   if (error == OS_FILE_OK && length > 0) {
-    take_content(bytes, length, complaint);
+    take_content(bytes, length);
   } else if (error != OS_FILE_OK && (error != OS_FILE_ABSENT || !may_be_absent)) {
-    write_complaint(complaint, file.path, os_file_words(error), ", so nothing is known yet");
+    complain(file.path, os_file_words(error), ", so nothing is known yet");
     file.path = no_path; /* unknown content: do not write */
   }
 }
 
-void policy_store_read(struct text *complaint) {
+static void read_file(void) {
   const char *path = option_string(OPTION_POLICY_FILE);
   if (*path == 0 || option_value(OPTION_POLICY) == POLICY_OFF)
     return;
   if (!os_path_absolute(path, path_bytes, sizeof path_bytes)) {
-    write_complaint(complaint, path, "there is no such folder, or the name is too long", "; it is not used");
+    complain(path, "there is no such folder, or the name is too long", "; it is not used");
     return;
   }
   file.path = path_bytes;
   void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    write_complaint(complaint, file.path, "no memory to read it", "; it stays as it is");
+    complain(file.path, "no memory to read it", "; it stays as it is");
     file.path = no_path;
     return;
   }
-  take_file(bytes, complaint);
+  take_file(bytes);
   os_unmap(bytes, READ_BYTES_MAX);
 }
+
+const char *policy_store_read(void) { return in_slow_path(read_file); }
 
 /* --- the end --- */
 
@@ -130,14 +150,14 @@ static bool has_learned(void) {
 
 /* Returns the bytes of the file, 0 if it does not fit in READ_BYTES_MAX. others: the file's present content,
  * or NULL. */
-static size_t encode_file(void *bytes, const struct policy_file *others, const char *by) {
+static size_t encode_file(void *bytes, const struct policy_file *others) {
   struct policy_file_writer writer;
   size_t length = 0;
   struct policy_state *view = policy_open();
   if (view) {
     if (others)
       merge_file(view, others);
-    policy_file_begin(&writer, bytes, READ_BYTES_MAX, &view->table.costs, by);
+    policy_file_begin(&writer, bytes, READ_BYTES_MAX, &view->table.costs, hak_version());
     add_everything(&writer, view);
     length = policy_file_end(&writer);
   }
@@ -160,33 +180,35 @@ static const char *reason_to_keep(void *bytes, struct policy_file *found, bool *
   return *is_found || problem == POLICY_FILE_DAMAGED ? NULL : words_of(problem);
 }
 
-static void write_content(char *bytes, const char *by, struct text *complaint) {
+static void write_content(char *bytes) {
   struct policy_file others;
   bool is_found;
   const char *reason = reason_to_keep(bytes, &others, &is_found);
   if (reason == NULL) {
     char *content = bytes + READ_BYTES_MAX;
-    size_t length = encode_file(content, is_found ? &others : NULL, by);
+    size_t length = encode_file(content, is_found ? &others : NULL);
     enum os_file_error error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
     reason = error == OS_FILE_OK ? NULL : os_file_words(error);
   }
   if (reason)
-    write_complaint(complaint, file.path, reason, "; what was learned is not kept");
+    complain(file.path, reason, "; what was learned is not kept");
 }
 
-void policy_store_write(const char *by, struct text *complaint) {
+static void write_file(void) {
   if (file.path == no_path || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    write_complaint(complaint, file.path, "no memory to write it", "; what was learned is not kept");
+    complain(file.path, "no memory to write it", "; what was learned is not kept");
     return;
   }
   int lock = os_file_lock(file.path);
-  write_content(bytes, by, complaint);
+  write_content(bytes);
   os_file_unlock(lock);
   os_unmap(bytes, 2 * READ_BYTES_MAX);
 }
+
+const char *policy_store_write(void) { return in_slow_path(write_file); }
 
 enum os_file_error policy_store_write_at(int fd, uint64_t *end) {
   struct os_file_part part;
@@ -195,7 +217,7 @@ enum os_file_error policy_store_write_at(int fd, uint64_t *end) {
   if (view)
     policy_table_tick(&view->table, (uint32_t)os_milliseconds());
   policy_close();
-  size_t length = bytes && view ? encode_file(bytes, NULL, hak_version()) : 0;
+  size_t length = bytes && view ? encode_file(bytes, NULL) : 0;
   enum os_file_error error = length ? os_file_begin_at(&part, fd, *end) : OS_FILE_NO_MEMORY;
   if (!error)
     error = os_file_end(&part, os_file_add(&part, bytes, length));

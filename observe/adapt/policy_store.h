@@ -7,13 +7,11 @@
  */
 #pragma once
 
-#include "base/text.h"
 #include "inspect/file.h"
 
-/* If something is wrong, *complaint gets one line about it. The caller is in a slow path (heap/slow_path.h). */
-void policy_store_read(struct text *complaint);
-/* by: the version of the writer. */
-void policy_store_write(const char *by, struct text *complaint);
+/* Call at program start and end. They say what is wrong on stderr (os/say.h), and return it, or "". */
+const char *policy_store_read(void);
+const char *policy_store_write(void);
 
 /* Writes what this process knows by now into an open file, from *end on, as a policy file. Sets *end to its end. */
 enum os_file_error policy_store_write_at(int fd, uint64_t *end);
