@@ -3,15 +3,11 @@
 void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned places) {
   text_decimal(text, value / scale);
   text_string(text, places ? "." : "");
-  uint64_t rest = value % scale;
+  unsigned __int128 rest = value % scale;
   while (places--) {
-    uint64_t digit = 0, tenfold = 0; /* rest * 10, by additions modulo scale: the product might not fit */
-    for (unsigned i = 0; i < 10; i++) {
-      digit += tenfold >= scale - rest;
-      tenfold = tenfold >= scale - rest ? tenfold - (scale - rest) : tenfold + rest;
-    }
-    text_decimal(text, digit);
-    rest = tenfold;
+    rest *= 10;
+    text_decimal(text, (uint64_t)(rest / scale));
+    rest %= scale;
   }
 }
 

@@ -27,10 +27,5 @@ bool os_maps_open_at(struct os_maps *maps, int fd);
 bool os_maps_next(struct os_maps *maps, struct os_mapping *out);
 void os_maps_close(struct os_maps *maps);
 
-/* Finds the build-id of the ELF file whose first page is mapped at `start`. The mapping may be gone: unmapped memory is
- * not read. Returns its length, 0 if there is none. */
-#define OS_MAPS_ID_BYTES 64u
-size_t os_maps_build_id(uintptr_t start, unsigned char id[OS_MAPS_ID_BYTES]);
-
 /* Returns the program's entry address. */
 uintptr_t os_maps_entry(void);

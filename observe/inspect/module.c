@@ -4,6 +4,7 @@
 #include "os/filter.h"
 #include "os/kernel.h"
 #include "os/os.h"
+#include "os/text_file.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -13,9 +14,12 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #define NOTE_NAME "GNU"
 #define PATH_BYTES 4096u
+#define HEAD_BYTES 2048u /* of a file: its header and a table of 35 segments */
+#define NOTES_BYTES_MAX 1024u
 
 /* Set by the linker: the ELF header of the module that contains this code. */
 extern const char __ehdr_start[] __attribute__((weak, visibility("hidden")));
@@ -103,7 +107,8 @@ static const ElfW(Ehdr) * header_of(const struct image *image) {
   const ElfW(Ehdr) *header = (const void *)image->start;
   size_t length = (size_t)(image->end - image->start);
   bool has_segments = length >= sizeof *header && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
-                      header->e_phentsize == sizeof(ElfW(Phdr)) && header->e_phoff < os_page_bytes();
+                      header->e_phentsize == sizeof(ElfW(Phdr)) && header->e_phoff < os_page_bytes() &&
+                      header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)) <= length;
   return has_segments ? header : NULL;
 }
 
@@ -146,6 +151,37 @@ static size_t id_of(const struct image *image, const char **id) {
     if (start)
       length = os_module_id_in_notes(start, segment->p_memsz, id);
   }
+  return length;
+}
+
+/* Reads through /proc/self/mem: if another thread has unmapped the range, the kernel returns an error. */
+static size_t peek_memory(int memory, uintptr_t address, void *bytes, size_t length) {
+  long got = os_kernel_again(SYS_pread64, memory, bytes, length, address);
+  return got > 0 ? (size_t)got : 0;
+}
+
+size_t os_module_id_mapped(uintptr_t start, unsigned char id[OS_MODULE_ID_BYTES]) {
+  KEEP_ERRNO;
+  _Alignas(ElfW(Ehdr)) char head[HEAD_BYTES];
+  char notes[NOTES_BYTES_MAX];
+  size_t length = 0;
+  int memory = os_text_open("/proc/self/mem", O_RDONLY);
+  if (memory < 0)
+    return 0;
+  struct image image = {.start = head, .end = head + peek_memory(memory, start, head, sizeof head)};
+  struct segments segments = segments_of(&image);
+  for (unsigned i = 0; length == 0 && i < segments.count; i++) {
+    const ElfW(Phdr) *segment = &segments.list[i];
+    const char *found;
+    if (segment->p_type != PT_NOTE || segment->p_vaddr < segments.first)
+      continue;
+    uintptr_t address = start + (segment->p_vaddr - segments.first);
+    length = peek_memory(memory, address, notes, min_size(segment->p_memsz, sizeof notes));
+    length = os_module_id_in_notes(notes, length, &found);
+    length = length <= OS_MODULE_ID_BYTES ? length : 0;
+    memcpy(id, found, length);
+  }
+  os_text_close(memory);
   return length;
 }
 

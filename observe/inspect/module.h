@@ -27,6 +27,11 @@ void os_module_frame(struct text *text, uintptr_t return_address);
 /* Finds the build-id in ELF notes; *id points into them. Returns its length, 0 if there is none. */
 size_t os_module_id_in_notes(const char *notes, size_t length, const char **id);
 
+/* Finds the build-id of the ELF file whose first page is mapped at `start`. The mapping may be gone: unmapped memory is
+ * not read. Returns its length, 0 if there is none. errno is kept. */
+#define OS_MODULE_ID_BYTES 64u
+size_t os_module_id_mapped(uintptr_t start, unsigned char id[OS_MODULE_ID_BYTES]);
+
 /* Finds the call frame information of an address's module: its .eh_frame_hdr, and the readable segment around it. False
  * as above, or if there is none. */
 struct os_module_frames {

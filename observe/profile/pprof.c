@@ -199,9 +199,9 @@ struct first_page {
 };
 
 static uint64_t put_build_id(struct writer *w, uintptr_t start) {
-  unsigned char id[OS_MAPS_ID_BYTES];
-  char hex[2 * OS_MAPS_ID_BYTES + 1];
-  size_t length = start ? os_maps_build_id(start, id) : 0;
+  unsigned char id[OS_MODULE_ID_BYTES];
+  char hex[2 * OS_MODULE_ID_BYTES + 1];
+  size_t length = start ? os_module_id_mapped(start, id) : 0;
   for (size_t i = 0; i < length; i++) {
     hex[2 * i] = "0123456789abcdef"[id[i] >> 4];
     hex[2 * i + 1] = "0123456789abcdef"[id[i] & 15];

@@ -24,7 +24,7 @@ static void maps_read(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  unsigned char id[OS_MAPS_ID_BYTES];
+  unsigned char id[OS_MODULE_ID_BYTES];
   const char *found;
   struct hak_process_stats process;
   whole = (struct fuzz_input){data, data + size};
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   maps_read();
   os_process_read(&process);
-  CHECK(os_maps_build_id(0, id) <= sizeof id);
+  CHECK(os_module_id_mapped(0, id) <= sizeof id);
   fuzz_files_closed();
   size_t length = os_module_id_in_notes((const char *)data, size, &found);
   CHECK(length == 0 || (found >= (const char *)data && found + length <= (const char *)data + size));
