@@ -1,7 +1,7 @@
 /* libc's names for statistics. */
 #include "base/words.h"
-#include "stats/report.h"
 #include "stats/stats.h"
+#include "stats/summary.h"
 
 #include <errno.h>
 #include <malloc.h>

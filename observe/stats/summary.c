@@ -2,9 +2,53 @@
 
 #include "base/text.h"
 #include "heap/slow_path.h"
+#include "inspect/figures.h"
+#include "inspect/file.h"
 #include "os/os.h"
 #include "os/say.h"
-#include "stats/report.h"
+#include "stats/format.h"
+
+/* --- one report --- */
+
+/* Too long for a stack. Each report has its own, so no thread waits for one whose reader does not read. */
+struct report {
+  struct stats_snapshot snapshot;
+  char bytes[STATS_FORMAT_BYTES_MAX];
+};
+
+/* Replaces the file at path; NULL: writes to fd. */
+static enum os_file_error report_write(const char *path, int fd, enum stats_mode mode) {
+  static const char no_memory[] = "hakmem: no summary: no memory for it, or the program ended inside malloc\n";
+  size_t bytes = round_up(sizeof(struct report), os_page_bytes());
+  struct report *report = os_map(bytes, os_page_bytes());
+  enum os_file_error error = OS_FILE_OK;
+  if (report && stats_snapshot_take(&report->snapshot)) {
+    struct text text = TEXT_IN(report->bytes);
+    stats_format(&text, mode, &report->snapshot);
+    if (path)
+      error = os_file_replace(path, text.bytes, text.length);
+    else
+      os_write(fd, text.bytes, text.length);
+  } else {
+    error = OS_FILE_NO_MEMORY;
+    if (path == NULL)
+      os_write(fd, no_memory, sizeof no_memory - 1);
+  }
+  if (report)
+    os_unmap(report, bytes);
+  return error;
+}
+
+void stats_report(int fd, enum stats_mode mode) { report_write(NULL, fd, mode); }
+
+bool stats_path(const char *pattern, uint64_t pid, char *out, size_t out_bytes) {
+  struct text path = {.bytes = out, .capacity = out_bytes};
+  out[0] = 0;
+  text_path(&path, pattern, pid);
+  return path.length + 1 < out_bytes;
+}
+
+/* --- at the program's end --- */
 
 /* The descriptor stays open from the first time a summary is wanted. Only summary_open writes it. */
 enum report_state { REPORT_NONE, REPORT_OPENING, REPORT_OPEN };
@@ -43,7 +87,7 @@ static void summary_file_find(void) {
 static void report_write_file(void) {
   char path[OPTION_TEXT_BYTES];
   bool fits = stats_path(report_pattern, (uint64_t)os_process_id(), path, sizeof path);
-  enum os_file_error error = fits ? stats_report_file(path, report_mode()) : OS_FILE_NAME_TOO_LONG;
+  enum os_file_error error = fits ? report_write(path, -1, report_mode()) : OS_FILE_NAME_TOO_LONG;
   if (error)
     report_complain(path, os_file_words(error));
 }

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "stats/format.h"
-#include "stats/report.h"
+#include "stats/summary.h"
 
 static struct stats_snapshot longest(void) {
   static char version[200];
