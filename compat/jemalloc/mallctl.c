@@ -31,8 +31,7 @@ __attribute__((constructor)) static void warn(void) {
   struct text text = TEXT_IN(bytes);
   if (which == NULL)
     return;
-  text_strings(&text, "hakmem: ", which,
-               " is not obeyed: `hak options` lists what is (docs/coming-from/jemalloc.md)\n");
+  text_format(&text, "hakmem: %s is not obeyed: `hak options` lists what is (docs/coming-from/jemalloc.md)\n", which);
   os_say(bytes);
 }
 

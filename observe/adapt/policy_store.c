@@ -30,7 +30,7 @@ static SPARSE char complaint[OPTION_TEXT_BYTES + 256];
 
 static void complain(const char *path, const char *sentence, const char *consequence) {
   struct text text = TEXT_IN(complaint);
-  text_strings(&text, "hakmem: policy file ", path, ": ", sentence, consequence, "\n");
+  text_format(&text, "hakmem: policy file %s: %s%s\n", path, sentence, consequence);
 }
 
 /* Refused if a signal handler that interrupted a slow path called exit. */

@@ -19,32 +19,21 @@ static struct {
 enum { REPORT_NONE, REPORT_BEGUN, REPORT_SAID };
 static _Atomic uint32_t report_state;
 
-static void text_count(struct text *text, uint64_t count, const char *unit) {
-  text_decimal(text, count);
-  text_strings(text, " ", unit, count == 1 ? "" : "s");
-}
+static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
 
 static void text_block(struct text *text, const struct slot *slot) {
-  text_string(text, "block ");
-  text_hex(text, (uintptr_t)slot->block);
-  text_string(text, " of ");
-  text_count(text, slot->size, "byte");
+  text_format(text, "block %#lx of %lu byte%s", (uintptr_t)slot->block, slot->size, plural(slot->size));
 }
 
 /* Where the address is, seen from the block. */
 static void text_position(struct text *text, const struct slot *slot, uintptr_t address) {
   uintptr_t start = (uintptr_t)slot->block, end = start + slot->size;
-  if (address < start) {
-    text_count(text, start - address, "byte");
-    text_string(text, " before ");
-  } else if (address >= end) {
-    text_count(text, address - end + 1, "byte");
-    text_string(text, " beyond the end of ");
-  } else {
-    text_string(text, "at byte ");
-    text_decimal(text, address - start);
-    text_string(text, " of ");
-  }
+  if (address < start)
+    text_format(text, "%lu byte%s before ", start - address, plural(start - address));
+  else if (address >= end)
+    text_format(text, "%lu byte%s beyond the end of ", address - end + 1, plural(address - end + 1));
+  else
+    text_format(text, "at byte %lu of ", address - start);
   text_block(text, slot);
 }
 
@@ -56,10 +45,8 @@ static void text_access(struct text *text, const struct slot *slot, const struct
   static const char *const kinds[] = {
       [OS_ACCESS_UNKNOWN] = "access", [OS_ACCESS_READ] = "read", [OS_ACCESS_WRITE] = "write"};
   bool is_live = atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_LIVE;
-  text_strings(text, is_live ? overflow_of(slot, access->address) : "use after free", ": ", kinds[access->kind],
-               " at ");
-  text_hex(text, access->address);
-  text_string(text, ", ");
+  text_format(text, "%s: %s at %#lx, ", is_live ? overflow_of(slot, access->address) : "use after free",
+              kinds[access->kind], access->address);
   text_position(text, slot, access->address);
 }
 
@@ -75,13 +62,11 @@ static void text_what(struct text *text, enum misuse misuse, const struct slot *
     text_block(text, slot);
     break;
   case MISUSE_FREE:
-    text_string(text, "free of ");
-    text_hex(text, address);
-    text_string(text, ", ");
+    text_format(text, "free of %#lx, ", address);
     text_position(text, slot, address);
     break;
   case MISUSE_WRITTEN:
-    text_strings(text, overflow_of(slot, address), ": written ");
+    text_format(text, "%s: written ", overflow_of(slot, address));
     text_position(text, slot, address);
     text_string(text, ", seen at its free");
     break;
@@ -90,9 +75,7 @@ static void text_what(struct text *text, enum misuse misuse, const struct slot *
 }
 
 static void text_stack(struct text *text, const char *what, int thread, const uintptr_t *addresses, unsigned depth) {
-  text_strings(text, "hakmem:   ", what, " by thread ");
-  text_decimal(text, (uint64_t)thread);
-  text_string(text, depth > 0 ? ":\n" : "\n");
+  text_format(text, "hakmem:   %s by thread %lu%s\n", what, (uint64_t)thread, depth > 0 ? ":" : "");
   for (unsigned i = 0; i < depth; i++)
     os_module_frame(text, addresses[i]);
 }

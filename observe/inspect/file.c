@@ -187,11 +187,8 @@ enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
   name.capacity = NAME_MAX + 1 - OS_FILE_ENDING_BYTES; /* of a long name the beginning is enough: the ending differs */
   text_string(&name, last);
   name.capacity = sizeof part->name;
-  text_string(&name, ".");
-  text_decimal(&name, (uint64_t)os_process_id());
-  text_string(&name, "-"); /* a process of another container may have the same number */
-  text_decimal(&name, os_nanoseconds());
-  text_string(&name, ".part");
+  /* The time, because a process of another container may have the same number. */
+  text_format(&name, ".%lu-%lu.part", (uint64_t)os_process_id(), os_nanoseconds());
   part->fd = file_open(part->folder_fd, part->name, O_WRONLY | O_CREAT | O_EXCL, part->replaces ? 0600 : 0666);
   return part->fd < 0 ? error_of(errno) : OS_FILE_OK;
 }
@@ -267,8 +264,7 @@ int os_file_lock(const char *path) {
   const uint64_t end = os_nanoseconds() + OS_FILE_LOCK_WAIT_MS * UINT64_C(1000000);
   char folder[PATH_MAX];
   struct text text = TEXT_IN(folder);
-  text_string(&text, *path == '/' ? "" : "./");
-  text_string(&text, path);
+  text_format(&text, "%s%s", *path == '/' ? "" : "./", path);
   *(char *)(uintptr_t)last_name(folder) = 0;
   int fd = file_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY, 0);
   while (fd >= 0 && os_kernel(SYS_flock, fd, LOCK_EX | LOCK_NB) != 0) {

@@ -215,8 +215,7 @@ void os_module_frame(struct text *text, uintptr_t return_address) {
     text_string(text, "+");
     address -= (uintptr_t)image.start;
   }
-  text_hex(text, address);
-  text_string(text, "\n");
+  text_format(text, "%#lx\n", address);
 }
 
 /* The readable segment that holds the address. */

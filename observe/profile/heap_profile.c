@@ -82,10 +82,8 @@ static SPARSE char line[PATH_BYTES + 64];
 
 static void amount_text(struct text *text, struct sample_weight weight) {
   text_bytes(text, weight.bytes);
-  text_string(text, " in ");
   uint64_t objects = (weight.objects_1024 + 512) / 1024;
-  text_decimal(text, objects);
-  text_string(text, objects == 1 ? " block" : " blocks");
+  text_format(text, " in %lu block%s", objects, objects == 1 ? "" : "s");
 }
 
 static void stack_report(const struct sample_stack *stack) {
@@ -137,10 +135,8 @@ static void leaks_report(void) {
   unsigned kept = find_biggest(&copy, found, &count);
   text_string(&text, "hakmem: live at the end: ");
   amount_text(&text, copy.live);
-  text_string(&text, " from ");
-  text_decimal(&text, count);
-  text_strings(&text, count == 1 ? " stack" : " stacks", interval > 1 ? ", estimated by samples" : "");
-  text_string(&text, count > kept ? "; the biggest:\n" : "\n");
+  text_format(&text, " from %lu stack%s%s%s\n", count, count == 1 ? "" : "s",
+              interval > 1 ? ", estimated by samples" : "", count > kept ? "; the biggest:" : "");
   os_say(bytes);
   os_module_program_find();
   for (unsigned i = 0; i < kept; i++)
@@ -162,7 +158,7 @@ static void write_wanted(void) {
   if (error == OS_FILE_OK)
     return;
   struct text said = TEXT_IN(sentence);
-  text_strings(&said, "hakmem: no heap profile at ", path, ": ", os_file_words(error), "\n");
+  text_format(&said, "hakmem: no heap profile at %s: %s\n", path, os_file_words(error));
   os_say(sentence);
 }
 

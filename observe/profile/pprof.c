@@ -158,9 +158,7 @@ static void put_type(struct writer *w, enum profile_field field, uint64_t name, 
 static void put_comment(struct writer *w, const char *words, uint64_t bytes_count) {
   char bytes[128];
   struct text text = TEXT_IN(bytes);
-  text_string(&text, words);
-  text_decimal(&text, bytes_count);
-  text_string(&text, " bytes");
+  text_format(&text, "%s%lu bytes", words, bytes_count);
   put_number(w, PROFILE_COMMENT, put_string(w, bytes));
 }
 

@@ -36,56 +36,33 @@ static void text_hit_rate(struct text *text, const struct hak_stats *s) {
   text_string(text, " %");
 }
 
-static void text_count(struct text *text, const char *words, uint64_t value) {
-  text_string(text, words);
-  text_decimal(text, value);
-}
-
 static void text_size(struct text *text, const char *words, uint64_t bytes) {
   text_string(text, words);
   text_bytes(text, bytes);
 }
 
-static void text_calls(struct text *text, const struct hak_stats *s) {
-  text_count(text, "hakmem: system calls ", s->calls);
-  text_count(text, " (map ", s->calls_map);
-  text_count(text, ", unmap ", s->calls_unmap);
-  text_count(text, ", protect ", s->calls_protect);
-  text_count(text, ", advise ", s->calls_advise);
-  text_count(text, ", remap ", s->calls_remap);
-  text_count(text, ", futex ", s->calls_futex);
-  text_count(text, ", other ", s->calls_other);
-  text_string(text, ")\n");
-}
-
 static void format_text(struct text *text, const struct stats_snapshot *snapshot) {
   const struct hak_stats *s = &snapshot->stats;
   text_size(text, "hakmem: peak RSS ", snapshot->process.rss_peak_bytes);
-  text_count(text, ", page faults ", snapshot->process.faults_minor + snapshot->process.faults_major);
-  text_size(text, "\nhakmem: heap ", s->live_bytes);
+  text_format(text, ", page faults %lu\n", snapshot->process.faults_minor + snapshot->process.faults_major);
+  text_size(text, "hakmem: heap ", s->live_bytes);
   text_size(text, " live of ", s->heap_bytes);
   text_size(text, ", at most ", s->heap_peak_bytes);
   text_size(text, "; own tables ", s->metadata_bytes);
-  text_string(text, " mapped\n");
-  text_calls(text, s);
+  text_format(text, " mapped\nhakmem: system calls %lu (map %lu, unmap %lu, protect %lu, ", s->calls, s->calls_map,
+              s->calls_unmap, s->calls_protect);
+  text_format(text, "advise %lu, remap %lu, futex %lu, other %lu)\n", s->calls_advise, s->calls_remap, s->calls_futex,
+              s->calls_other);
   text_string(text, "hakmem: bin hit rate ");
   text_hit_rate(text, s);
-  text_count(text, "; refills ", s->refills);
-  text_count(text, ", flushes ", s->flushes);
-  text_count(text, ", remote frees ", s->remote_frees);
-  text_count(text, ", heaps ", s->heap_count);
-  text_string(text, "\n");
-  if (s->mallocs > 0) {
-    text_count(text, "hakmem: counted: mallocs ", s->mallocs);
-    text_count(text, ", frees ", s->frees);
-    text_count(text, "; large objects ", s->large_allocations);
-    text_count(text, ", freed ", s->large_frees);
-    text_string(text, "\n");
-  }
+  text_format(text, "; refills %lu, flushes %lu, remote frees %lu, heaps %lu\n", s->refills, s->flushes,
+              s->remote_frees, s->heap_count);
+  if (s->mallocs > 0)
+    text_format(text, "hakmem: counted: mallocs %lu, frees %lu; large objects %lu, freed %lu\n", s->mallocs, s->frees,
+                s->large_allocations, s->large_frees);
   if (s->policy_fixed_ns > 0) {
-    text_count(text, "hakmem: policy decides about ", s->policy_arms);
-    text_count(text, " call sites by size, after ", s->policy_matches);
-    text_string(text, " matches; cost ");
+    text_format(text, "hakmem: policy decides about %lu call sites by size, after %lu matches; cost ", s->policy_arms,
+                s->policy_matches);
     text_fraction(text, s->policy_cost_ns, s->policy_fixed_ns, 2);
     text_string(text, " of the best single strategy's\n");
   }
@@ -93,21 +70,15 @@ static void format_text(struct text *text, const struct stats_snapshot *snapshot
 
 /* --- JSON --- */
 
-static void json_pair(struct text *text, const char *separator, const char *name, uint64_t value) {
-  text_strings(text, separator, "\"", name);
-  text_count(text, "\":", value);
-}
-
 static void json_fields(struct text *text, const char *first, const struct stats_field *fields, size_t count,
                         const void *stats) {
   for (size_t i = 0; i < count; i++)
-    json_pair(text, i ? "," : first, fields[i].name, stats_value(stats, &fields[i]));
+    text_format(text, "%s\"%s\":%lu", i ? "," : first, fields[i].name, stats_value(stats, &fields[i]));
 }
 
 static void format_json(struct text *text, const struct stats_snapshot *snapshot) {
-  text_strings(text, "{\"hakmem\":\"", snapshot->version);
-  json_pair(text, "\",", "schema", STATS_SCHEMA);
-  json_pair(text, ",", "pid", snapshot->pid);
+  text_format(text, "{\"hakmem\":\"%s\",\"schema\":%lu,\"pid\":%lu", snapshot->version, (uint64_t)STATS_SCHEMA,
+              snapshot->pid);
   json_fields(text, ",", stats_process_fields, stats_process_field_count, &snapshot->process);
   json_fields(text, ",", stats_fields, stats_field_count, &snapshot->stats);
   text_string(text, ",\"classes\":[");
@@ -123,21 +94,17 @@ static void format_json(struct text *text, const struct stats_snapshot *snapshot
 
 /* The output is also valid in Prometheus' own text format, where UNIT and EOF are comments. The label pid tells several
  * processes' files apart. */
-static void metric_line(struct text *text, const char *what, const char *family, const struct stats_field *field,
-                        const char *words) {
-  text_strings(text, what, STATS_PREFIX, family, field->name, " ", words, "\n");
-}
-
 static void metric_head(struct text *text, const char *family, const struct stats_field *field) {
-  metric_line(text, "# TYPE ", family, field, field->kind == STATS_COUNTER ? "counter" : "gauge");
+  const char *kind = field->kind == STATS_COUNTER ? "counter" : "gauge";
+  text_format(text, "# TYPE " STATS_PREFIX "%s%s %s\n", family, field->name, kind);
   if (strcmp(field->unit, "bytes") == 0)
-    metric_line(text, "# UNIT ", family, field, "bytes");
-  metric_line(text, "# HELP ", family, field, field->sentence);
+    text_format(text, "# UNIT " STATS_PREFIX "%s%s bytes\n", family, field->name);
+  text_format(text, "# HELP " STATS_PREFIX "%s%s %s\n", family, field->name, field->sentence);
 }
 
 static void metric_name(struct text *text, const char *family, const struct stats_field *field, uint64_t pid) {
-  text_strings(text, STATS_PREFIX, family, field->name);
-  text_count(text, field->kind == STATS_COUNTER ? "_total{pid=\"" : "{pid=\"", pid);
+  const char *ending = field->kind == STATS_COUNTER ? "_total" : "";
+  text_format(text, STATS_PREFIX "%s%s%s{pid=\"%lu\"", family, field->name, ending, pid);
 }
 
 static void write_metrics(struct text *text, const struct stats_field *fields, size_t count, const void *stats,
@@ -145,8 +112,7 @@ static void write_metrics(struct text *text, const struct stats_field *fields, s
   for (size_t i = 0; i < count; i++) {
     metric_head(text, "", &fields[i]);
     metric_name(text, "", &fields[i], pid);
-    text_count(text, "\"} ", stats_value(stats, &fields[i]));
-    text_string(text, "\n");
+    text_format(text, "} %lu\n", stats_value(stats, &fields[i]));
   }
 }
 
@@ -156,9 +122,8 @@ static void class_metrics(struct text *text, const struct stats_snapshot *snapsh
     metric_head(text, "class_", &stats_class_fields[i]);
     for (size_t j = 0; j < snapshot->class_count; j++) {
       metric_name(text, "class_", &stats_class_fields[i], snapshot->pid);
-      text_count(text, "\",block_bytes=\"", snapshot->classes[j].block_bytes);
-      text_count(text, "\"} ", stats_value(&snapshot->classes[j], &stats_class_fields[i]));
-      text_string(text, "\n");
+      text_format(text, ",block_bytes=\"%lu\"} %lu\n", snapshot->classes[j].block_bytes,
+                  stats_value(&snapshot->classes[j], &stats_class_fields[i]));
     }
   }
 }
@@ -166,8 +131,7 @@ _Static_assert(offsetof(struct hak_class_stats, block_bytes) == 0, "the first ro
 
 static void format_openmetrics(struct text *text, const struct stats_snapshot *snapshot) {
   text_string(text, "# TYPE " STATS_PREFIX "build_info gauge\n# HELP " STATS_PREFIX "build_info The library.\n");
-  text_count(text, STATS_PREFIX "build_info{pid=\"", snapshot->pid);
-  text_strings(text, "\",version=\"", snapshot->version, "\"} 1\n");
+  text_format(text, STATS_PREFIX "build_info{pid=\"%lu\",version=\"%s\"} 1\n", snapshot->pid, snapshot->version);
   write_metrics(text, stats_process_fields, stats_process_field_count, &snapshot->process, snapshot->pid);
   write_metrics(text, stats_fields, stats_field_count, &snapshot->stats, snapshot->pid);
   class_metrics(text, snapshot);

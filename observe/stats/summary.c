@@ -71,7 +71,7 @@ static bool report_is_wanted(void) {
 static void report_complain(const char *path, const char *reason) {
   char bytes[OPTION_TEXT_BYTES + 128];
   struct text text = TEXT_IN(bytes);
-  text_strings(&text, "hakmem: ", path, ": ", reason, "; no summary is written\n");
+  text_format(&text, "hakmem: %s: %s; no summary is written\n", path, reason);
   os_say(bytes);
 }
 

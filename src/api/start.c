@@ -36,10 +36,10 @@ static void report_bad_option(const char *assignment, size_t name_length, enum o
   text_visible(&name_text, assignment);
   text_visible(&shown, assignment + name_length + 1);
   if (error == OPTION_UNKNOWN) {
-    text_strings(&text, "hakmem: ", name, " is no option of hakmem, ignored");
+    text_format(&text, "hakmem: %s is no option of hakmem, ignored", name);
   } else {
     const char *cut = shown.length + 1 == sizeof value ? "..." : "";
-    text_strings(&text, "hakmem: ", name, "=", value, cut, ": bad value, allowed is ");
+    text_format(&text, "hakmem: %s=%s%s: bad value, allowed is ", name, value, cut);
     option_allowed(assignment, name_length, &text);
     text_string(&text, "; default kept");
   }

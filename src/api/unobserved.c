@@ -11,8 +11,8 @@ static void observers_start(void) {
       continue;
     char bytes[256];
     struct text text = TEXT_IN(bytes);
-    text_strings(&text, "hakmem: ", option_rows[option].environment,
-                 " does nothing: this library was built without observers\n");
+    text_format(&text, "hakmem: %s does nothing: this library was built without observers\n",
+                option_rows[option].environment);
     os_say(bytes);
   }
 }

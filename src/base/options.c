@@ -207,15 +207,11 @@ enum option_error option_set(enum option option, const char *value) {
 static void write_allowed(enum option option, struct text *text) {
   const struct option_row *row = &option_rows[option];
   for (unsigned i = 0; i < OPTION_CHOICES_MAX && *row->choices[i]; i++)
-    text_strings(text, i ? ", " : "", row->choices[i]);
+    text_format(text, "%s%s", i ? ", " : "", row->choices[i]);
   if (texts[option])
     text_string(text, "a shorter ");
-  else if (*row->choices[0] == 0) {
-    text_decimal(text, (uint64_t)row->minimum);
-    text_string(text, " to ");
-    text_decimal(text, (uint64_t)row->maximum);
-    text_string(text, *row->unit ? " " : "");
-  }
+  else if (*row->choices[0] == 0)
+    text_format(text, "%lu to %lu%s", (uint64_t)row->minimum, (uint64_t)row->maximum, *row->unit ? " " : "");
   text_string(text, row->unit);
 }
 

@@ -1,5 +1,8 @@
 #include "base/text.h"
 
+#include <stdarg.h>
+#include <string.h>
+
 static void text_char(struct text *text, char c) {
   if (text->length + 1 < text->capacity) {
     text->bytes[text->length++] = c;
@@ -10,11 +13,6 @@ static void text_char(struct text *text, char c) {
 void text_string(struct text *text, const char *string) {
   while (*string)
     text_char(text, *string++);
-}
-
-void text_append(struct text *text, const char *const *strings) {
-  while (*strings)
-    text_string(text, *strings++);
 }
 
 void text_visible(struct text *text, const char *string) {
@@ -34,9 +32,25 @@ static void text_number(struct text *text, uint64_t value, unsigned base) {
 
 void text_decimal(struct text *text, uint64_t value) { text_number(text, value, 10); }
 
-void text_hex(struct text *text, uint64_t value) {
-  text_string(text, "0x");
-  text_number(text, value, 16);
+void text_format(struct text *text, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  while (*format) {
+    if (format[0] != '%') {
+      text_char(text, *format++);
+    } else if (format[1] == 's') {
+      text_string(text, va_arg(values, const char *));
+      format += strlen("%s");
+    } else if (format[1] == 'l') {
+      text_decimal(text, va_arg(values, uint64_t));
+      format += strlen("%lu");
+    } else {
+      text_string(text, "0x");
+      text_number(text, va_arg(values, uint64_t), 16);
+      format += strlen("%#lx");
+    }
+  }
+  va_end(values);
 }
 
 bool text_number_parse(const char *text, size_t *number, const char **rest) {

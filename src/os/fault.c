@@ -8,9 +8,7 @@
 COLD static void report(const char *before, const void *block, const char *after) {
   char bytes[160];
   struct text text = TEXT_IN(bytes);
-  text_strings(&text, "hakmem: ", before);
-  text_hex(&text, (uintptr_t)block);
-  text_strings(&text, after, "\n");
+  text_format(&text, "hakmem: %s%#lx%s\n", before, (uintptr_t)block, after);
   os_say(text.bytes);
 }
 
@@ -39,9 +37,7 @@ void fault_heap_destroyed(const void *heap) {
 void assert_failed(const char *what, const char *file, int line) {
   char bytes[400];
   struct text text = TEXT_IN(bytes);
-  text_strings(&text, "hakmem: internal check failed: ", what, " at ", file, ":");
-  text_decimal(&text, (uint64_t)line);
-  text_string(&text, "\n");
+  text_format(&text, "hakmem: internal check failed: %s at %s:%lu\n", what, file, (uint64_t)line);
   os_say(text.bytes);
   abort();
 }

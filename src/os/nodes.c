@@ -68,9 +68,7 @@ static uint32_t nodes_read(char bytes[OS_LINE_BYTES], struct os_path *path, cons
       if (first >= SYSTEM_NODES_MAX)
         return 0;
       struct text name = TEXT_IN(file);
-      text_string(&name, "sys/devices/system/node/node");
-      text_decimal(&name, first);
-      text_string(&name, "/cpulist");
+      text_format(&name, "sys/devices/system/node/node%lu/cpulist", (uint64_t)first);
       line = line_read(bytes, path, root, file);
       if (line == NULL || !cpus_number(line, (uint8_t)(count % NODES_MAX)))
         return 0;
