@@ -229,13 +229,13 @@ enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, siz
 static enum os_file_error part_end(struct os_file_part *part, enum os_file_error error) {
   if (part->fd < 0 || part->path == NULL)
     return error;
-  if (!error && os_kernel(SYS_fdatasync, part->fd) != 0)
+  if (!error && os_kernel_again(SYS_fdatasync, part->fd) != 0)
     error = error_of(errno);
   if (!error && part->replaces && (part->user != geteuid() || part->group != getegid()))
     os_kernel(SYS_fchown, part->fd, part->user, part->group); /* if we may */
   if (!error && part->replaces && fchmod(part->fd, part->mode) != 0)
     error = error_of(errno);
-  if (os_kernel(SYS_close, part->fd) != 0 && !error)
+  if (os_kernel(SYS_close, part->fd) != 0 && !error && errno != EINTR) /* interrupted, it is closed all the same */
     error = error_of(errno);
   if (!error && renameat(part->folder_fd, part->name, part->folder_fd, last_name(part->path)) != 0)
     error = error_of(errno);

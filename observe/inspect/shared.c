@@ -40,7 +40,8 @@ static bool may_be_so_long(size_t bytes) {
 
 /* Allocates the pages before the first write. */
 static void *map_file(int fd, size_t bytes, enum os_shared_use use) {
-  if (!may_be_so_long(bytes) || fchmod(fd, 0600) != 0 || os_kernel(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes) != 0)
+  if (!may_be_so_long(bytes) || fchmod(fd, 0600) != 0 ||
+      os_kernel_again(SYS_fallocate, fd, 0, (off_t)0, (off_t)bytes) != 0)
     return NULL;
   void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED)

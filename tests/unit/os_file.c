@@ -5,6 +5,7 @@
 
 #include "inspect/figures.h"
 #include "inspect/file.h"
+#include "inspect/shared.h"
 #include "os/text_file.h"
 
 #include <dirent.h>
@@ -52,11 +53,6 @@ static long opened(const long *a) {
 
 /* Reading and writing. */
 static long moved(long number, const long *a) {
-  static bool was_interrupted;
-  if (is_due(FAULT_INTERRUPT) && (was_interrupted = !was_interrupted)) {
-    errno = EINTR;
-    return -1;
-  }
   /* One who dies at the next call has done half of it. */
   bool half = is_due(FAULT_SHORT) || (number == SYS_write && os.fault == FAULT_DEATH);
   return __real_os_kernel(number, a[0], a[1], half ? (a[2] + 1) / 2 : a[2]);
@@ -70,7 +66,7 @@ TEST_WRAP(long, os_kernel, long number, ...) {
     a[i] = va_arg(list, long);
   va_end(list);
   if (number != SYS_openat && number != SYS_read && number != SYS_write && number != SYS_fdatasync &&
-      number != SYS_close)
+      number != SYS_close && number != SYS_fallocate)
     return __real_os_kernel(number, a[0], a[1], a[2], a[3], a[4], a[5]);
   if (refused()) {
     if (number == SYS_close) /* the number is given back all the same */
@@ -78,9 +74,17 @@ TEST_WRAP(long, os_kernel, long number, ...) {
     errno = os.error;
     return -1;
   }
+  static bool was_interrupted; /* every second call is; a number that is closed is given back all the same */
+  if (is_due(FAULT_INTERRUPT) && (was_interrupted = !was_interrupted)) {
+    if (number == SYS_close)
+      __real_os_kernel(number, a[0]);
+    errno = EINTR;
+    return -1;
+  }
   if (number == SYS_openat)
     return opened(a);
-  return number == SYS_read || number == SYS_write ? moved(number, a) : __real_os_kernel(number, a[0]);
+  return number == SYS_read || number == SYS_write ? moved(number, a)
+                                                   : __real_os_kernel(number, a[0], a[1], a[2], a[3]);
 }
 
 TEST_WRAP(int, renameat, int from_fd, const char *from, int to_fd, const char *to) {
@@ -218,6 +222,13 @@ UNIT_TEST(interrupted_and_half_done) {
     assert_int_equal(os_file_read(path, found, sizeof found, &length), OS_FILE_OK);
     assert_int_equal(length, FILE_BYTES);
     assert_memory_equal(found, after, FILE_BYTES);
+  }
+  all_is_well();
+  os.fault = FAULT_INTERRUPT;
+  for (unsigned i = 0; i < 2; i++) { /* in one of the two, fallocate is the call that is interrupted */
+    struct os_shared shared;
+    assert_true(os_shared_make(&shared, "unit", 1, OS_SHARED_READ));
+    os_shared_drop(&shared);
   }
 }
 
