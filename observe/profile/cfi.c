@@ -7,16 +7,12 @@
 
 /* --- how pointers are written --- */
 
+/* Two parts: how the number is written, and what it is added to. */
 enum {
-  POINTER_ABSOLUTE = 0x00,
-  POINTER_UNSIGNED = 0x01,
-  POINTER_2 = 0x02,
+  POINTER_SEVENS = 0x01, /* as a number of any length */
   POINTER_4 = 0x03,
-  POINTER_8 = 0x04,
-  POINTER_SIGNED = 0x09,
-  POINTER_SIGNED_2 = 0x0a,
-  POINTER_SIGNED_4 = 0x0b,
-  POINTER_SIGNED_8 = 0x0c,
+  POINTER_SIZE = 0x07, /* the bits that tell the size */
+  POINTER_SIGNED = 0x08,
   POINTER_FORMAT = 0x0f,
   POINTER_FROM_HERE = 0x10,
   POINTER_FROM_HEADER = 0x30,
@@ -26,27 +22,18 @@ enum {
 };
 
 static uint64_t take_number(struct cfi_reader *reader, unsigned format) {
-  switch (format) {
-  case POINTER_UNSIGNED:
-    return cfi_take_unsigned(reader);
-  case POINTER_SIGNED:
-    return (uint64_t)cfi_take_signed(reader);
-  case POINTER_2:
-    return cfi_take_fixed(reader, 2);
-  case POINTER_SIGNED_2:
-    return (uint64_t)(int16_t)cfi_take_fixed(reader, 2);
-  case POINTER_4:
-    return cfi_take_fixed(reader, 4);
-  case POINTER_SIGNED_4:
-    return (uint64_t)(int32_t)cfi_take_fixed(reader, 4);
-  case POINTER_ABSOLUTE:
-  case POINTER_8:
-  case POINTER_SIGNED_8:
-    return cfi_take_fixed(reader, 8);
-  default:
+  static const unsigned char sizes[POINTER_SIZE + 1] = {8, 0, 2, 4, 8}; /* 0: none, or of any length */
+  unsigned size = sizes[format & POINTER_SIZE];
+  bool is_signed = format & POINTER_SIGNED;
+  if ((format & POINTER_SIZE) == POINTER_SEVENS)
+    return is_signed ? (uint64_t)cfi_take_signed(reader) : cfi_take_unsigned(reader);
+  if (size == 0 || format == POINTER_SIGNED) {
     reader->is_short = true;
     return 0;
   }
+  uint64_t value = cfi_take_fixed(reader, size);
+  unsigned above = 64 - 8 * size;
+  return is_signed ? (uint64_t)((int64_t)(value << above) >> above) : value;
 }
 
 /* A pointer that is stored elsewhere (POINTER_INDIRECT) is skipped. */
@@ -380,7 +367,7 @@ static void take_augmentation(struct cfi_reader *reader, const struct cfi_bytes 
 /* Reads the CIE. */
 static bool common_at(const struct cfi_bytes *bytes, const unsigned char *at, struct function *function) {
   struct cfi_reader reader = entry_at(bytes, at);
-  *function = (struct function){.pointers = POINTER_ABSOLUTE};
+  *function = (struct function){.pointers = 0};
   if (cfi_take_fixed(&reader, 4) != 0) /* not a common entry */
     return false;
   unsigned version = cfi_take_byte(&reader);
@@ -442,8 +429,8 @@ static const unsigned char *entry_of(const struct cfi_bytes *bytes, uintptr_t pl
     return NULL;
   memcpy(&header, bytes->header, sizeof header);
   const unsigned char *table = bytes->header + sizeof header;
-  if (header.version != HEADER_VERSION || (header.section_pointer & 7) != POINTER_4 ||
-      header.count_format != POINTER_4 || header.table_format != (POINTER_FROM_HEADER | POINTER_SIGNED_4) ||
+  if (header.version != HEADER_VERSION || (header.section_pointer & POINTER_SIZE) != POINTER_4 ||
+      header.count_format != POINTER_4 || header.table_format != (POINTER_FROM_HEADER | POINTER_SIGNED | POINTER_4) ||
       header.count > (length - sizeof header) / sizeof(struct place))
     return NULL;
   int64_t wanted = (int64_t)(place - ((uintptr_t)bytes->header + bytes->moved));
