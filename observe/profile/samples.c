@@ -99,29 +99,23 @@ static struct sample_stack *stack_of(struct samples *samples, const uintptr_t *a
 
 /* --- sums --- */
 
-static struct sample_weight weight_sum(struct sample_weight a, struct sample_weight b) {
-  return (struct sample_weight){a.bytes + b.bytes, a.objects_1024 + b.objects_1024};
-}
-
-static struct sample_weight weight_difference(struct sample_weight a, struct sample_weight b) {
-  return (struct sample_weight){a.bytes - b.bytes, a.objects_1024 - b.objects_1024};
+/* times: 1; or -1, to take the weight away. */
+static void weight_add(struct sample_weight *sum, struct sample_weight weight, int times) {
+  sum->bytes += weight.bytes * (uint64_t)times;
+  sum->objects_1024 += weight.objects_1024 * (uint64_t)times;
 }
 
 /* Adds a block's weight to a stack, or takes it away, which is one event. */
-static void note_change(struct samples *samples, struct sample_stack *stack, struct sample_weight weight,
-                        bool is_added) {
+static void note_change(struct samples *samples, struct sample_stack *stack, struct sample_weight weight, int times) {
   if (stack->changed <= samples->peak_event)
     stack->before = stack->live;
   stack->changed = ++samples->events;
-  if (!is_added) {
-    stack->live = weight_difference(stack->live, weight);
-    samples->live = weight_difference(samples->live, weight);
+  weight_add(&stack->live, weight, times);
+  weight_add(&samples->live, weight, times);
+  if (times < 0)
     return;
-  }
-  stack->allocated = weight_sum(stack->allocated, weight);
-  stack->live = weight_sum(stack->live, weight);
-  samples->allocated = weight_sum(samples->allocated, weight);
-  samples->live = weight_sum(samples->live, weight);
+  weight_add(&stack->allocated, weight, 1);
+  weight_add(&samples->allocated, weight, 1);
   if (samples->live.bytes > samples->peak_bytes) {
     samples->peak_bytes = samples->live.bytes;
     samples->peak_event = samples->events;
@@ -186,13 +180,13 @@ bool samples_add(struct samples *samples, const void *block, const uintptr_t *st
                  struct sample_weight weight) {
   samples_remove(samples, block); /* an entry of that address is stale: its free was not reported */
   if (block == NULL || (is_full(samples->block_count, samples->block_capacity) && !blocks_grow(samples))) {
-    samples->dropped = weight_sum(samples->dropped, weight);
+    weight_add(&samples->dropped, weight, 1);
     return false;
   }
   struct sample_block *place = block_of(samples, (uintptr_t)block);
   *place = (struct sample_block){(uintptr_t)block, weight, stack_of(samples, stack, depth)};
   samples->block_count++;
-  note_change(samples, place->stack, weight, true);
+  note_change(samples, place->stack, weight, 1);
   return true;
 }
 
@@ -200,7 +194,7 @@ bool samples_remove(struct samples *samples, const void *block) {
   struct sample_block *found = block_find(samples, block);
   if (found == NULL)
     return false;
-  note_change(samples, found->stack, found->weight, false);
+  note_change(samples, found->stack, found->weight, -1);
   block_take_out(samples, found);
   return true;
 }
@@ -282,7 +276,7 @@ bool samples_are_valid(const struct samples *samples) {
     if (block->address == 0)
       continue;
     found &= block_of(samples, block->address) == block;
-    blocks = weight_sum(blocks, block->weight);
+    weight_add(&blocks, block->weight, 1);
     count++;
   }
   size_t cursor = 0;
@@ -290,9 +284,9 @@ bool samples_are_valid(const struct samples *samples) {
     const uintptr_t *addresses = sample_stack_addresses(stack);
     if (stack != &samples->others)
       found &= stack_find(samples, stack->hash, addresses, stack->depth) == stack;
-    live = weight_sum(live, stack->live);
-    allocated = weight_sum(allocated, stack->allocated);
-    peak = weight_sum(peak, samples_at_peak(samples, stack));
+    weight_add(&live, stack->live, 1);
+    weight_add(&allocated, stack->allocated, 1);
+    weight_add(&peak, samples_at_peak(samples, stack), 1);
   }
   return found && count == samples->block_count && is_same(blocks, samples->live) && is_same(live, samples->live) &&
          is_same(allocated, samples->allocated) && peak.bytes == samples->peak_bytes &&
