@@ -3,16 +3,11 @@
 #include <string.h>
 
 #define CRC_POLYNOMIAL 0xedb88320u /* of CRC-32, bits reversed */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they are");
 
 static void put_bytes(struct gzip *gzip, const void *bytes, size_t length) {
   if (!gzip->error)
     gzip->error = os_file_add(gzip->file, bytes, length);
-}
-
-static unsigned char *put_number(unsigned char *at, uint32_t number, unsigned bytes) {
-  for (; bytes > 0; bytes--, number >>= 8)
-    *at++ = (unsigned char)number;
-  return at;
 }
 
 void gzip_begin(struct gzip *gzip, struct os_file_part *file) {
@@ -33,10 +28,9 @@ void gzip_begin(struct gzip *gzip, struct os_file_part *file) {
 }
 
 static void put_block(struct gzip *gzip, bool is_last) {
-  unsigned char *at = gzip->block;
-  *at++ = is_last;
-  at = put_number(at, (uint32_t)gzip->used, 2);
-  put_number(at, ~(uint32_t)gzip->used, 2);
+  const uint16_t lengths[] = {(uint16_t)gzip->used, (uint16_t)~gzip->used};
+  gzip->block[0] = is_last;
+  memcpy(gzip->block + 1, lengths, sizeof lengths);
   put_bytes(gzip, gzip->block, GZIP_BLOCK_HEAD_BYTES + gzip->used);
   gzip->used = 0;
 }
@@ -64,9 +58,8 @@ void gzip_add(struct gzip *gzip, const void *bytes, size_t length) {
 }
 
 enum os_file_error gzip_end(struct gzip *gzip) {
-  unsigned char end[8];
+  const uint32_t end[] = {~gzip->crc, gzip->length};
   put_block(gzip, true);
-  put_number(put_number(end, ~gzip->crc, 4), gzip->length, 4);
   put_bytes(gzip, end, sizeof end);
   return gzip->error;
 }
