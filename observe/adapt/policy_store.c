@@ -11,11 +11,10 @@
 #define READ_BYTES_MAX ((size_t)1 << 20) /* no file that we write is larger */
 
 static SPARSE char path_bytes[OPTION_TEXT_BYTES];
-static const char no_path[1];
 static struct {
-  const char *path;       /* no_path: nothing is written */
+  const char *path;       /* NULL: nothing is written */
   uint64_t epochs_before; /* epochs that were played before the start or the fork */
-} file = {.path = no_path};
+} file;
 
 /* Returns the epochs of the priors: each epoch counts for the prior of its range. */
 static uint64_t epochs_of(const struct policy_table *table) {
@@ -86,7 +85,7 @@ static void take_content(const void *bytes, size_t length) {
            is_replaced ? ", so nothing is known yet; at the end it is replaced"
                        : ", so nothing is known yet; it stays as it is");
   if (error != POLICY_FILE_DAMAGED)
-    file.path = no_path; /* it belongs to another program: do not write */
+    file.path = NULL; /* it belongs to another program: do not write */
 }
 
 static void take_file(void *bytes) {
@@ -97,7 +96,7 @@ static void take_file(void *bytes) {
     take_content(bytes, length);
   } else if (error != OS_FILE_OK && (error != OS_FILE_ABSENT || !may_be_absent)) {
     complain(file.path, os_file_words(error), ", so nothing is known yet");
-    file.path = no_path; /* unknown content: do not write */
+    file.path = NULL; /* unknown content: do not write */
   }
 }
 
@@ -113,7 +112,7 @@ static void read_file(void) {
   void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
     complain(file.path, "no memory to read it", "; it stays as it is");
-    file.path = no_path;
+    file.path = NULL;
     return;
   }
   take_file(bytes);
@@ -195,7 +194,7 @@ static void write_content(char *bytes) {
 }
 
 static void write_file(void) {
-  if (file.path == no_path || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
+  if (file.path == NULL || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
@@ -228,7 +227,7 @@ enum os_file_error policy_store_write_at(int fd, uint64_t *end) {
 }
 
 COLD void policy_store_in_child(void) {
-  if (file.path == no_path)
+  if (file.path == NULL)
     return;
   const struct policy_state *view = policy_open();
   if (view)
