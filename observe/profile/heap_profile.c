@@ -122,13 +122,13 @@ static unsigned find_biggest(const struct samples *samples, const struct sample_
 /* Writes sentences for people on stderr (os/say.h): how much is live in how many stacks, then the biggest stacks, with
  * module and offset of each frame for addr2line. */
 static void leaks_report(void) {
-  struct samples copy = {0};
-  uint64_t interval, start_ns;
+  struct samples copy;
+  struct pprof_about about;
   const struct sample_stack *found[STACKS_SHOWN];
   size_t count;
   char bytes[256];
   struct text text = TEXT_IN(bytes);
-  if (!profile_copy(&copy, &interval, &start_ns)) {
+  if (!profile_copy(&copy, &about)) {
     os_say("hakmem: no memory to say what is live at the end\n");
     return;
   }
@@ -136,7 +136,7 @@ static void leaks_report(void) {
   text_string(&text, "hakmem: live at the end: ");
   amount_text(&text, copy.live);
   text_format(&text, " from %lu stack%s%s%s\n", count, count == 1 ? "" : "s",
-              interval > 1 ? ", estimated by samples" : "", count > kept ? "; the biggest:" : "");
+              about.period_bytes > 1 ? ", estimated by samples" : "", count > kept ? "; the biggest:" : "");
   os_say(bytes);
   os_module_program_find();
   for (unsigned i = 0; i < kept; i++)

@@ -7,7 +7,6 @@
 #include "inspect/process.h"
 #include "large/packed.h"
 #include "os/os.h"
-#include "profile/pprof.h"
 #include "profile/unwind.h"
 #include "threads/registry.h"
 
@@ -55,21 +54,21 @@ void profile_stop(void) {
   tally_sample(TALLY_PROFILE, 0);
 }
 
-bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns) {
+bool profile_copy(struct samples *copy, struct pprof_about *about) {
   HOLD_LOCK(&profile.lock);
-  bool is_copied = samples_copy_stacks(copy, &profile.samples);
-  *interval = profile.interval;
-  *start_ns = profile.start_ns;
-  return is_copied;
+  *about = (struct pprof_about){.period_bytes = profile.interval,
+                                .time_ns = os_epoch_nanoseconds(),
+                                .duration_ns = profile.interval ? os_nanoseconds() - profile.start_ns : 0,
+                                .version = hak_version()};
+  return samples_copy_stacks(copy, &profile.samples);
 }
 
 static enum os_file_error write_copy(const char *path, int fd, uint64_t *end) {
-  struct samples copy = {0};
-  struct pprof_about about = {.time_ns = os_epoch_nanoseconds(), .version = hak_version()};
-  uint64_t start_ns;
-  bool is_copied = profile_copy(&copy, &about.period_bytes, &start_ns);
-  about.duration_ns = about.period_bytes ? os_nanoseconds() - start_ns : 0;
-  enum os_file_error error = is_copied ? pprof_write(path, fd, end, &copy, &about) : OS_FILE_NO_MEMORY;
+  struct samples copy;
+  struct pprof_about about;
+  if (!profile_copy(&copy, &about))
+    return OS_FILE_NO_MEMORY;
+  enum os_file_error error = pprof_write(path, fd, end, &copy, &about);
   samples_clear(&copy);
   return error;
 }

@@ -14,7 +14,7 @@
 #include "heap/heap.h"
 #include "inspect/file.h"
 #include "pages/page_map.h"
-#include "profile/samples.h"
+#include "profile/pprof.h"
 
 /* Begins an empty profile with this sampling interval in bytes (1: every allocation). False: no memory. The heaps' keys
  * tell all threads. The calling thread's heap is not split at once, because a signal handler may have interrupted its
@@ -26,8 +26,8 @@ bool profile_is_on(void);
 
 bool profile_was_started(void);
 
-/* Copies the stacks (samples_copy_stacks), the interval, and the start time of the profile. */
-bool profile_copy(struct samples *copy, uint64_t *interval, uint64_t *start_ns);
+/* Copies the stacks (samples_copy_stacks), and tells about the profile. */
+bool profile_copy(struct samples *copy, struct pprof_about *about);
 
 /* Writes the profile as a file for pprof, whole or not at all. Sampling continues meanwhile. */
 enum os_file_error profile_write(const char *path);

@@ -57,8 +57,8 @@ bool samples_rename(struct samples *samples, const void *block, const void *rena
 /* Empties the samples and gives their memory back. */
 void samples_clear(struct samples *samples);
 
-/* Copies the stacks, without blocks, for a slow reader. `copy` must be empty; samples_clear clears it. False: no
- * memory. */
+/* Copies the stacks, without blocks, for a slow reader. samples_clear clears the copy. False: no memory, and the
+ * copy is empty. */
 bool samples_copy_stacks(struct samples *copy, const struct samples *samples);
 
 /* Returns the stacks one after another, and `others` if it is not empty; NULL after the last. *cursor starts at 0. */

@@ -94,9 +94,9 @@ UNIT_TEST(every_allocation_is_a_sample) {
 }
 
 static uint64_t allocated_objects(void) {
-  struct samples copy = {0};
-  uint64_t interval, start_ns;
-  assert_true(profile_copy(&copy, &interval, &start_ns));
+  struct samples copy;
+  struct pprof_about about;
+  assert_true(profile_copy(&copy, &about));
   uint64_t objects_1024 = copy.allocated.objects_1024;
   samples_clear(&copy);
   return objects_1024;
