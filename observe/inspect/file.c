@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -159,7 +158,7 @@ static const char *last_name(const char *path) {
 
 enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
   KEEP_ERRNO;
-  struct stat status = {0}, folder;
+  struct stat *status = &part->status, folder;
   size_t length = strlen(path);
   const char *last = last_name(path);
   part->fd = part->folder_fd = -1;
@@ -173,16 +172,13 @@ enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
     return error_of(errno);
   if (*last == 0 && length > 0)
     return OS_FILE_IRREGULAR;
-  part->replaces = fstatat(part->folder_fd, last, &status, AT_SYMLINK_NOFOLLOW) == 0;
+  part->replaces = fstatat(part->folder_fd, last, status, AT_SYMLINK_NOFOLLOW) == 0;
   if (!part->replaces && errno != ENOENT)
     return error_of(errno);
-  if (part->replaces && !S_ISREG(status.st_mode))
+  if (part->replaces && !S_ISREG(status->st_mode))
     return OS_FILE_IRREGULAR;
-  if (part->replaces && is_planted(&status, &folder))
+  if (part->replaces && is_planted(status, &folder))
     return OS_FILE_DENIED;
-  part->mode = status.st_mode & PERMISSIONS;
-  part->user = status.st_uid;
-  part->group = status.st_gid;
   struct text name = TEXT_IN(part->name);
   name.capacity = NAME_MAX + 1 - OS_FILE_ENDING_BYTES; /* of a long name the beginning is enough: the ending differs */
   text_string(&name, last);
@@ -231,9 +227,9 @@ static enum os_file_error part_end(struct os_file_part *part, enum os_file_error
     return error;
   if (!error && os_kernel_again(SYS_fdatasync, part->fd) != 0)
     error = error_of(errno);
-  if (!error && part->replaces && (part->user != geteuid() || part->group != getegid()))
-    os_kernel(SYS_fchown, part->fd, part->user, part->group); /* if we may */
-  if (!error && part->replaces && fchmod(part->fd, part->mode) != 0)
+  if (!error && part->replaces && (part->status.st_uid != geteuid() || part->status.st_gid != getegid()))
+    os_kernel(SYS_fchown, part->fd, part->status.st_uid, part->status.st_gid); /* if we may */
+  if (!error && part->replaces && fchmod(part->fd, part->status.st_mode & PERMISSIONS) != 0)
     error = error_of(errno);
   if (os_kernel(SYS_close, part->fd) != 0 && !error && errno != EINTR) /* interrupted, it is closed all the same */
     error = error_of(errno);

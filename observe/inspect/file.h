@@ -7,7 +7,7 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sys/types.h>
+#include <sys/stat.h>
 
 /* The numbers are those of errno. */
 enum os_file_error {
@@ -47,10 +47,8 @@ void os_file_unlock(int lock);
 struct os_file_part {
   const char *path;  /* NULL: the file was open */
   int fd, folder_fd; /* the folder, so that nobody exchanges it meanwhile */
-  bool replaces;     /* true: a file with these permissions and owner is replaced */
-  mode_t mode;
-  uid_t user;
-  gid_t group;
+  bool replaces;     /* true: a file of this status is replaced */
+  struct stat status;
   uint64_t length;
   struct os_file file; /* that was open */
   char name[PATH_MAX + OS_FILE_ENDING_BYTES];
