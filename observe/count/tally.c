@@ -105,8 +105,8 @@ static struct tally *tally_make(uint32_t heap_id) {
   return tally;
 }
 
+/* A sample outlives its hak_heap, so blocks of such a heap are only counted. */
 void tally_follow(struct heap *heap) {
-  if (heap_split_follow(heap,
-                        tally_make)) /* a sample outlives its hak_heap, so blocks of such a heap are only counted */
+  if (heap_split_follow(heap, tally_make))
     samples_begin(heap, heap_is_private(heap) ? 0 : interval_wanted());
 }
