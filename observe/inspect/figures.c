@@ -12,19 +12,12 @@ void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned p
 }
 
 void text_bytes(struct text *text, uint64_t bytes) {
-  static const char *const units[] = {" KiB", " MiB", " GiB", " TiB"};
-  if (bytes < 1024) {
-    text_decimal(text, bytes);
-    text_string(text, " B");
-    return;
-  }
+  static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB"};
   unsigned unit = 0;
-  uint64_t scale = 1024;
-  while (unit < 3 && bytes / scale >= 1024) {
+  uint64_t scale = 1;
+  for (; unit < 4 && bytes / scale >= 1024; unit++)
     scale *= 1024;
-    unit++;
-  }
-  text_fraction(text, bytes, scale, bytes / scale < 10);
+  text_fraction(text, bytes, scale, unit > 0 && bytes / scale < 10);
   text_string(text, units[unit]);
 }
 

@@ -82,7 +82,7 @@ static SPARSE char line[PATH_BYTES + 64];
 
 static void amount_text(struct text *text, struct sample_weight weight) {
   text_bytes(text, weight.bytes);
-  uint64_t objects = (weight.objects_1024 + 512) / 1024;
+  uint64_t objects = sample_objects(weight);
   text_format(text, " in %lu block%s", objects, objects == 1 ? "" : "s");
 }
 

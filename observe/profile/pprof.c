@@ -190,12 +190,6 @@ static void put_about(struct writer *w, const struct samples *samples, const str
 
 /* --- mappings --- */
 
-/* Remembers where the first page of the listed file is mapped. */
-struct first_page {
-  uintptr_t start;
-  uint32_t name_hash;
-};
-
 static uint64_t put_build_id(struct writer *w, uintptr_t start) {
   unsigned char id[OS_MODULE_ID_BYTES];
   char hex[2 * OS_MODULE_ID_BYTES + 1];
@@ -238,20 +232,23 @@ static bool is_code_of_file(const struct os_mapping *mapping) {
 /* Writes the mapping with the program's entry, or all others. */
 static void put_listed(struct writer *w, bool is_main) {
   struct os_mapping mapping;
-  struct first_page first = {0};
+  uintptr_t first_page = 0; /* of the file that is listed, and that file's name */
+  uint32_t first_name = 0;
   if (!os_maps_open(&w->maps))
     return;
   while (os_maps_next(&w->maps, &mapping)) {
-    uint32_t hash = os_module_build(NULL, 0, mapping.name);
-    if (mapping.offset == 0)
-      first = (struct first_page){mapping.start, hash};
+    uint32_t name = os_module_build(NULL, 0, mapping.name);
+    if (mapping.offset == 0) {
+      first_page = mapping.start;
+      first_name = name;
+    }
     bool holds_entry = os_maps_entry() - mapping.start < mapping.limit - mapping.start;
     if (!is_code_of_file(&mapping) || (is_main && !holds_entry) || w->range_count == RANGES_MAX)
       continue;
     if (is_main)
       w->main_start = mapping.start;
     bool is_known = !is_main && mapping.start == w->main_start;
-    uint64_t number = is_known ? 1 : put_mapping(w, &mapping, first.name_hash == hash ? first.start : 0);
+    uint64_t number = is_known ? 1 : put_mapping(w, &mapping, first_name == name ? first_page : 0);
     if (!is_main)
       w->ranges[w->range_count++] = (struct range){mapping.start, mapping.limit, number};
   }
@@ -310,10 +307,6 @@ static uint64_t put_location(struct writer *w, uintptr_t address) {
   return number;
 }
 
-static uint64_t objects_of(struct sample_weight weight) {
-  return weight.objects_1024 / 1024 + (weight.objects_1024 / 512 & 1);
-}
-
 /* False: no memory. */
 static bool put_stack(struct writer *w, const struct samples *samples, const struct sample_stack *stack) {
   unsigned char bytes[SAMPLE_BYTES_MAX];
@@ -330,11 +323,11 @@ static bool put_stack(struct writer *w, const struct samples *samples, const str
       return false;
   }
   struct sample_weight peak = samples_at_peak(samples, stack);
-  const uint64_t figures[FIGURES] = {objects_of(stack->allocated),
+  const uint64_t figures[FIGURES] = {sample_objects(stack->allocated),
                                      stack->allocated.bytes,
-                                     objects_of(stack->live),
+                                     sample_objects(stack->live),
                                      stack->live.bytes,
-                                     objects_of(peak),
+                                     sample_objects(peak),
                                      peak.bytes};
   proto_numbers(&sample, SAMPLE_LOCATIONS, numbers, count);
   proto_numbers(&sample, SAMPLE_VALUES, figures, FIGURES);

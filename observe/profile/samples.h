@@ -23,6 +23,7 @@
 struct sample_weight {
   uint64_t bytes, objects_1024;
 };
+static inline uint64_t sample_objects(struct sample_weight weight) { return (weight.objects_1024 + 512) / 1024; }
 
 /* A stack. Its return addresses follow the struct, innermost first. */
 struct sample_stack {
