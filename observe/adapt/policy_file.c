@@ -6,7 +6,9 @@
 #define CHECKSUM_BYTES 8u
 #define HEAD_BYTES offsetof(struct policy_file, bytes)
 #define RECORD_BYTES (offsetof(struct policy_record, nothing) + 1)
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are read and written as they are");
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "structs are read and written as they are"
+#endif
 _Static_assert(HEAD_BYTES == 128 && sizeof(struct policy_module) == 32 && RECORD_BYTES == 100, "as policy_file.h says");
 
 /* --- texts, the checksum --- */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #define CRC_POLYNOMIAL 0xedb88320u /* of CRC-32, bits reversed */
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they are");
 
 static void put_bytes(struct gzip *gzip, const void *bytes, size_t length) {
   if (!gzip->error)
