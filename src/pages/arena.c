@@ -34,7 +34,7 @@ static size_t whole_rows(size_t bytes) { return round_up(bytes, ROW_BYTES); }
 
 /* A new arena is as long as all arenas before it together, so a small program reserves little. It is shorter where
  * address space is limited, so that mappings keep a share. If the system refuses, it gets shorter step by step, down to
- * bytes_min. */
+ * bytes_min; if it takes the address space that the map needs, at once. */
 bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool has_huge) {
   size_t limit = os_memory_limit();
   size_t needed = whole_rows(bytes_min);
@@ -46,15 +46,18 @@ bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool
   char *base = NULL;
   while ((base = os_reserve(size, ROW_BYTES)) == NULL && size > needed)
     size = max_size(whole_rows(size / 8), needed);
-  if (base == NULL) {
+  if (base == NULL || !map_cover(base, size)) { /* the map takes address space too */
+    if (base != NULL)
+      os_unmap(base, size);
     size = bytes_min;
     base = os_reserve(size, alignment);
+    if (base == NULL)
+      return false;
+    map_cover(base,
+              size); /* now, so that the arena is usable even if mappings run out; else arena_commit tries again */
   }
-  if (base == NULL)
-    return false;
   if (has_huge)
     os_huge(base, size); /* for the whole arena, before any part is accessible: later it would split the mapping */
-  map_cover(base, size); /* now, so that the arena is usable even if mappings run out; else arena_commit tries again */
   arena->next = arena->committed = base;
   arena->end = base + size;
   arena->reserved_bytes += size;
