@@ -228,6 +228,8 @@ void *hak_realloc(void *block, size_t size) {
     return block;
   if (!entry_is_spare(entry) && !slab_is_block_start(block, entry_class(entry)))
     fault_not_a_block(block);
+  if (UNLIKELY(size <= bytes && bytes == BLOCK_ALIGNMENT)) /* no class is smaller */
+    return block;
   size_t ahead = size_ahead(block, entry, bytes, size);
   void *moved = move_to_ready(block, entry, bytes, ahead);
   return LIKELY(moved != NULL) ? moved : move_by_copy(block, bytes, ahead, size, CALL_SITE);

@@ -39,6 +39,11 @@ int main(int argc, char **argv) {
     verify(block, size);
     t_free(block);
   }
+  /* No class is smaller than the smallest: its blocks stay where they are. */
+  block = CHECK_GOT(t_malloc(1));
+  for (size_t size = t_usable_size(block); size > 0; size--)
+    CHECK_SAY(t_realloc(block, size) == block, "moved for %zu bytes", size);
+  t_free(block);
   /* Grown in steps from 1 byte to 24 MiB and shrunk back: contents follow. */
   size_t size = 1;
   block = CHECK_GOT(t_malloc(size));
