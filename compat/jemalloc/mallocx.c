@@ -71,7 +71,7 @@ EXPORT void *rallocx(void *block, size_t size, int flags) {
   } else if (!stays) {
     moved = mallocx(size, flags & ~MALLOCX_ZERO);
     if (moved != NULL) {
-      memcpy(moved, block, min_size(before, size));
+      memcpy(moved, block, min_size(before, hak_usable_size(moved))); /* MALLOCX_ZERO clears what is beyond */
       hak_free(block);
     }
   }

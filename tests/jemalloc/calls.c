@@ -81,6 +81,24 @@ static void test_resizing(void) {
   dallocx(block, 0);
 }
 
+/* A block that moves to be aligned, with MALLOCX_ZERO, shows nothing of an earlier block. Of what is usable beyond the
+ * size that is asked for, hakmem keeps all and jemalloc nothing. */
+static void test_aligning(void) {
+  enum { SIZE = 100, FLAGS = MALLOCX_LG_ALIGN(12) | MALLOCX_ZERO };
+  char *pair[] = {mallocx(SIZE, 0), mallocx(SIZE, 0)}, *other = mallocx(SIZE, FLAGS);
+  char *block = pair[(uintptr_t)pair[0] % 4096 == 0]; /* one that is not aligned by chance */
+  size_t known = sallocx(block, 0);
+  memset(block, 0x55, known);
+  memset(other, 0xaa, sallocx(other, 0));
+  dallocx(other, 0); /* the next one gets its memory */
+  block = rallocx(block, SIZE, FLAGS);
+  for (size_t i = 0; i < known; i++)
+    CHECK_SAY(block[i] == 0x55 || (i >= SIZE && !is_hakmem && block[i] == 0), "at %zu of %zu", i, known);
+  CHECK(is_zero(block + known, sallocx(block, 0) - known));
+  dallocx(block, 0);
+  dallocx(pair[(uintptr_t)pair[0] % 4096 != 0], 0);
+}
+
 static void test_names(void) {
   const char *version;
   bool truth;
@@ -279,6 +297,7 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--blocks") == 0) /* where memory is short, or HAKMEM_LIMIT_MB=100 is near */
     return 0;
   test_resizing();
+  test_aligning();
   test_names();
   test_figures();
   const char *profile = getenv("HAKMEM_PROFILE");
