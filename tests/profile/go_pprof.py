@@ -5,8 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# Quick to build rather than quick: nothing is optimised, and what serves pages knows no HTTP/2.
-PLAINLY = ["-gcflags=all=-N -l", "-ldflags=-s -w", "-tags=nethttpomithttp2"]
+# Quick to build rather than quick: nothing is optimised or for debuggers, and what serves pages knows no HTTP/2.
+PLAINLY = ["-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w", "-tags=nethttpomithttp2"]
 
 
 class NoGo(Exception):
