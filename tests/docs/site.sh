@@ -3,7 +3,8 @@
 # misspelled word are noticed.
 set -euo pipefail
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+compiled=$1/build/lab-venv/compiled$work # what the environment keeps of the copy
+trap 'rm -rf "$work" "$compiled"' EXIT
 fail() { echo "FAILED: $*"; exit 1; }
 [ -d "$1/build/lab-venv" ] || { echo "skipped: the lab's environment is not there"; exit 77; }
 mkdir -p "$work/tree/build"
@@ -40,7 +41,7 @@ done
 command -v chromium >/dev/null || { echo "skipped: there is no chromium"; exit 77; }
 python3 -u -m http.server -b 127.0.0.1 -d "$folder" 0 >"$work/server" 2>/dev/null & # it tells the port that it got
 server=$!
-trap 'kill $server; rm -rf "$work"' EXIT
+trap 'kill $server; rm -rf "$work" "$compiled"' EXIT
 for _ in $(seq 2000); do [ ! -s "$work/server" ] || break; sleep 0.1; done
 site=$(grep -o 'http://127.0.0.1:[0-9]*/' "$work/server") || fail "no server"
 HOME=$work timeout 200 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$work/c" --window-size=1200,900 \

@@ -119,7 +119,7 @@ def hak(build, library, tmp_path, monkeypatch, capsys):
         said = capsys.readouterr()
         return types.SimpleNamespace(returncode=ended.value.code, stdout=said.out, stderr=said.err)
 
-    run.words = lambda *more: [sys.executable, "-B", "-m", "lab", *words(*more)]
+    run.words = lambda *more: [sys.executable, "-m", "lab", *words(*more)]
     run.rows = lambda: rows.read([tmp_path / "rows"])
     yield run
     for number, handler in handlers.items():

@@ -224,7 +224,7 @@ def test_percentiles_of_an_own_command(tree, build, library):
 
 
 def test_a_hangup_ends_it(tree, build, library):
-    words = [sys.executable, "-B", "-m", "lab", "bench", "--build-dir", str(build), "--lib", f"hakmem={library}"]
+    words = [sys.executable, "-m", "lab", "bench", "--build-dir", str(build), "--lib", f"hakmem={library}"]
     words += ["random_mixed 100000000000 400 1", "--against", "glibc"]
     process = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -240,7 +240,7 @@ def test_a_hangup_ends_it(tree, build, library):
 
 def test_an_interrupted_import_has_no_traceback(tree, tmp_path):
     (tmp_path / "typer.py").write_text("import time\nprint('imported', flush=True)\ntime.sleep(100)\n")
-    words = ["env", "--default-signal=INT", sys.executable, "-B", "-m", "lab", "bench"]
+    words = ["env", "--default-signal=INT", sys.executable, "-m", "lab", "bench"]
     process = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(tmp_path)}, cwd=tree, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)  # fmt: skip
     process.stdout.readline()

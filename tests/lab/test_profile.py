@@ -392,7 +392,7 @@ def test_run_refusals(made, verb, tmp_path, program):
 
 def test_output_that_cannot_be_written(made, tree, build, library, tmp_path):
     """A full disk is one sentence; where stdout is closed, CMD runs and ends as it would."""
-    command = [sys.executable, "-B", "-m", "lab", "profile"]
+    command = [sys.executable, "-m", "lab", "profile"]
     settings = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True,
                 "env": os.environ | {"PYTHONPATH": str(tree), "HAK_BUILD": str(build), "HAK_LIB": str(library)}}  # fmt: skip
     with open("/dev/full", "w") as full:

@@ -155,7 +155,7 @@ def test_an_early_end_shows_what_is_known(build, tree, library, tmp_path, number
     environment = dict(os.environ) | {"HAK_BUILD": str(build), "HAK_LIB": str(library), "PYTHONPATH": str(tree),
                                       "TMPDIR": str(tmp_path)}  # fmt: skip
     words = ["replay", "a.trace", "--against", "glibc", "--runs", "100000", "--json", "rows"]
-    with subprocess.Popen([sys.executable, "-B", "-m", "lab", *words], env=environment, cwd=tmp_path, text=True,
+    with subprocess.Popen([sys.executable, "-m", "lab", *words], env=environment, cwd=tmp_path, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:  # fmt: skip
         until = time.monotonic() + 60
         while running.poll() is None and time.monotonic() < until:

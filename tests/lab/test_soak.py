@@ -101,7 +101,7 @@ def hak(tree, build, *words, wait=True):
     if wait:
         done = forked.hak("soak", *words, cwd=tree, variables=variables)
         return done.stdout, done.stderr, done.returncode
-    command = [sys.executable, "-B", "-m", "lab", "soak", *map(str, words)]
+    command = [sys.executable, "-m", "lab", "soak", *map(str, words)]
     return subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=os.environ | variables)  # fmt: skip
 
@@ -170,7 +170,7 @@ def test_what_is_there_is_kept(tree, build, tmp_path, number):
 def test_the_terminal_is_closed(tree, build, tmp_path):
     """Then nothing can be said any more, and all is stored."""
     ours, theirs = os.openpty()
-    command = [sys.executable, "-B", "-m", "lab", "soak", *QUICK, "--minutes", "5", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "lab", "soak", *QUICK, "--minutes", "5", "--out", str(tmp_path)]
     take = (
         "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
     )

@@ -188,7 +188,7 @@ def test_every_damage_is_told_and_what_stands_before_is_kept(build, tree, tmp_pa
 
     def check(kind):
         path.write_bytes(small_trace())
-        done = subprocess.run([sys.executable, "-B", "-c", DAMAGE, str(trace.library_in(build)), str(path), kind,
+        done = subprocess.run([sys.executable, "-c", DAMAGE, str(trace.library_in(build)), str(path), kind,
                                str(tree), str(tree / "tests" / "lab")], capture_output=True, text=True, check=False)  # fmt: skip
         assert done.returncode == 0, done.stderr  # no crash
         return done.stdout.splitlines()
