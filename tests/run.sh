@@ -147,8 +147,8 @@ read_results() {
 prepare() {
   case $1 in
     *" release "*)
-      install_checkers
       lab_environment lab/requirements.lock tests/lab/requirements.lock
+      install_checkers
       ;;
   esac
   case $1 in *" aarch64 "* | *" musl "*) fetch_cmocka ;; esac
