@@ -53,12 +53,11 @@ static inline size_t large_length(size_t size) {
   return round_up(units, (size_t)1 << (63 - __builtin_clzl(units - 1) - 5)) * UNIT_BYTES;
 }
 
-/* A freed range may wait in its thread's stash if its site asks for one length again and again, or if it is so short
- * that it has one of few lengths. */
 #define LARGE_SHORT_UNITS 4u
-static inline bool large_is_stashable(const struct large *range) {
-  return range->steady || range->units <= LARGE_SHORT_UNITS;
-}
+
+/* A freed range may wait in its thread's stash if its site asks for one length again and again, or if it has one of
+ * those lengths that are not rounded. */
+static inline bool large_is_stashable(const struct large *range) { return range->steady || range->units <= ROW_UNITS; }
 
 /* Ranges begin at multiples of 64 KiB. What a program does at equal offsets of many objects would meet in a few sets of
  * each cache. So the objects of a steady site begin at one of 64 cache lines of their first page, if the range has room
