@@ -81,7 +81,7 @@ static void follow_if_due(struct heap *heap) {
 #define UNPIN_BLOCKS_MAX_LARGE 4096u /* likewise after a large object */
 #define UNPIN_SHARE 512u /* bytes of a large object for each block: eight a page take about as long as its page fault */
 
-_Static_assert(SLABS_MANY <= PINNED_SLABS_MIN, "unpin looks at classes of many slabs");
+_Static_assert(SLABS_MANY < PINNED_SLABS_MIN + 1, "unpin looks at classes of many slabs");
 
 /* Tells whether slabs closed. Only those count as freed. */
 static bool unpin(struct heap *heap, unsigned classes, size_t most) {
