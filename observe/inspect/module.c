@@ -108,6 +108,7 @@ static const ElfW(Ehdr) * header_of(const struct image *image) {
   size_t length = (size_t)(image->end - image->start);
   bool has_segments = length >= sizeof *header && memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 &&
                       header->e_phentsize == sizeof(ElfW(Phdr)) && header->e_phoff < os_page_bytes() &&
+                      header->e_phoff % _Alignof(ElfW(Phdr)) == 0 &&
                       header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)) <= length;
   return has_segments ? header : NULL;
 }
