@@ -53,8 +53,7 @@ bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool
     base = os_reserve(size, alignment);
     if (base == NULL)
       return false;
-    map_cover(base,
-              size); /* now, so that the arena is usable even if mappings run out; else arena_commit tries again */
+    map_cover(base, size); /* now: later mappings may run out; else arena_commit tries again */
   }
   if (has_huge)
     os_huge(base, size); /* for the whole arena, before any part is accessible: later it would split the mapping */
