@@ -2,9 +2,10 @@
  *
  *   | head, 128 bytes | modules, 32 bytes each | records, 100 bytes each | checksum, 8 bytes |
  *
- * Head, modules and records are the bytes of the structs below. Numbers are little-endian. In every version the first 12 bytes are the mark and the version, and the last 8 are the
- * checksum of everything before. So a file of a later version is not mistaken for a damaged one. The checksum is
- * CRC-64/XZ (polynomial of ECMA-182), which detects every run of up to 64 changed bits.
+ * Head, modules and records are the bytes of the structs below. Numbers are little-endian. In every version the first
+ * 12 bytes are the mark and the version, and the last 8 are the checksum of everything before. So a file of a later
+ * version is not mistaken for a damaged one. The checksum is CRC-64/XZ (polynomial of ECMA-182), which detects every
+ * run of up to 64 changed bits.
  */
 #pragma once
 

@@ -53,7 +53,7 @@ static inline size_t large_length(size_t size) {
   return round_up(units, (size_t)1 << (63 - __builtin_clzl(units - 1) - 5)) * UNIT_BYTES;
 }
 
-#define LARGE_SHORT_UNITS 4u
+#define LARGE_SHORT_UNITS 4u /* objects of up to so many units are packed sooner, and cut up less */
 
 /* A freed range may wait in its thread's stash if its site asks for one length again and again, or if it has one of
  * those lengths that are not rounded. */

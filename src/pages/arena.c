@@ -34,7 +34,7 @@ static size_t whole_rows(size_t bytes) { return round_up(bytes, ROW_BYTES); }
 
 /* A new arena is as long as all arenas before it together, so a small program reserves little. It is shorter where
  * address space is limited, so that mappings keep a share. If the system refuses, it gets shorter step by step, down to
- * bytes_min; if it takes the address space that the map needs, at once. */
+ * bytes_min. It has bytes_min at once if it leaves no address space for the page map. */
 bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool has_huge) {
   size_t limit = os_memory_limit();
   size_t needed = whole_rows(bytes_min);
@@ -46,9 +46,11 @@ bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool
   char *base = NULL;
   while ((base = os_reserve(size, ROW_BYTES)) == NULL && size > needed)
     size = max_size(whole_rows(size / 8), needed);
-  if (base == NULL || !map_cover(base, size)) { /* the map takes address space too */
-    if (base != NULL)
-      os_unmap(base, size);
+  if (base != NULL && !map_cover(base, size)) {
+    os_unmap(base, size);
+    base = NULL;
+  }
+  if (base == NULL) {
     size = bytes_min;
     base = os_reserve(size, alignment);
     if (base == NULL)

@@ -33,10 +33,10 @@
 
 size_t bin_slots_initial(size_t slots_max, size_t block_bytes) {
   size_t slots = BIN_SLOTS_MIN;
+  if (block_bytes > INITIAL_BLOCK_MAX)
+    return slots;
   while (slots * 2 <= slots_max) /* an option may be no power of two */
     slots *= 2;
-  if (block_bytes > INITIAL_BLOCK_MAX)
-    return BIN_SLOTS_MIN;
   while (slots > BIN_SLOTS_MIN && (slots - 1) * block_bytes > INITIAL_BYTES_MAX)
     slots /= 2;
   return slots;

@@ -61,8 +61,9 @@ enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes);
  * blocks outside the slabs, those in bins, too. */
 bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes);
 
-/* A few slabs are not worth it: classes that take turns would open and close them each time. */
+/* Of fewer slabs no bin gives back what pins them: classes that take turns would open and close them each time. */
 #define PINNED_SLABS_MIN 5u
+
 /* Tells whether at least half of a class's slabs are open for nothing but what a bin holds, which is half of their
  * blocks at most. taken_blocks: those of the class outside the slabs, the bin's included. */
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes);

@@ -21,7 +21,7 @@
 #define FULLNESS_LISTS 4
 #define FULLNESS_FULL FULLNESS_LISTS
 
-#define SLABS_MANY 5u
+#define SLABS_MANY 5u /* open slabs of a class: from so many on it is in slab_set's `many` */
 
 struct slab;
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# options.sh TOOL PAGE: docs/options.md is what the table gives; a changed page is refused. The tool shows the options of
-# the environment, and makes no summary of its own.
+# options.sh TOOL PAGE: docs/options.md is what the table gives; a changed page is refused. The tool shows the options
+# of the environment, and makes no summary of its own.
 set -eu
 tool=$1 page=$2
 work=$(mktemp -d)

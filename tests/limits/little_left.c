@@ -7,10 +7,10 @@
 #include "../check.h"
 #include "../heap_api.h"
 
+#define KIB ((size_t)1 << 10)
 #define LEFT_FIRST (1280 * KIB)
 #define LEFT_LAST (4 * MIB)
 #define STEP (64 * KIB)
-#define KIB ((size_t)1 << 10)
 #define SIZE 1000
 #define EXPECTED (128 * KIB)
 
