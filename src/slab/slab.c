@@ -275,11 +275,11 @@ static ALWAYS_INLINE void note_freed(struct slab_set *set, size_t bytes) {
 static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct slab *slab, size_t place,
                                      void *const *blocks, size_t most) {
   const struct size_class class = size_classes[cls];
-  const char *first = (const char *)blocks[0] - place % 64 * class.bytes; /* of the word */
+  const uintptr_t first = (uintptr_t)blocks[0] - place % 64 * class.bytes; /* of the word */
   size_t bytes = min_size(64, class.block_count - round_down(place, 64)) * class.bytes, count = 1;
   uint64_t *word = slab->bitmap + place / 64, bits = (uint64_t)1 << place % 64, before = *word;
   for (; count < most; count++) {
-    size_t offset = (size_t)((const char *)blocks[count] - first);
+    size_t offset = (uintptr_t)blocks[count] - first;
     if (offset >= bytes)
       break;
     size_t index;
@@ -291,7 +291,7 @@ static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct 
     bits |= bit;
   }
   if (UNLIKELY((before & bits) != 0)) /* so are all bits of a slab that was closed */
-    fault_double_free((void *)(first + (size_t)__builtin_ctzll(before & bits) * class.bytes));
+    fault_double_free((void *)(first + (uintptr_t)__builtin_ctzll(before & bits) * class.bytes));
   *word = before | bits;
   note_put_back(set, slab, place / 64, count);
   return count;
