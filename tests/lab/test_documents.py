@@ -6,11 +6,12 @@ import statistics
 from xml.etree import ElementTree
 
 import forked
+import jinja2
 import made_rows
 import pytest
 from made_rows import parsed
 
-from lab.show import documents, drawn, quoted
+from lab.show import documents, drawn, page, quoted
 
 MEASURED = ("README.md", "docs/comparison.md")  # every figure of these stands in a block
 # What looks like a figure and is none, with the reason.
@@ -27,6 +28,25 @@ FIGURE = re.compile(
 TEMPLATES = sorted(path.name.removesuffix(".md.j2") for path in
                    (pathlib.Path(documents.__file__).parent / "templates" / "docs").glob("*.md.j2"))  # fmt: skip
 WORDS = {"ratio": "ratio mixed mimalloc"}
+
+
+class Kept(dict):
+    set = dict.__setitem__
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_once():
+    """Each renderer has an environment of its own, which would compile the templates anew."""
+    made, cache = page.environment, jinja2.MemcachedBytecodeCache(Kept())
+
+    def environment(autoescape):
+        found = made(autoescape)
+        found.bytecode_cache = cache
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "environment", environment)
+        yield
 
 
 @pytest.fixture(scope="module")
