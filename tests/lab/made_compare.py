@@ -49,7 +49,7 @@ SLOW = (
     HEAD
     + """
 void *malloc(size_t size) {
-  for (volatile int i = 0; i < 30000; i++) {}
+  for (volatile int i = 0; i < 3000; i++) {}
   return __libc_malloc(size);
 }
 """
