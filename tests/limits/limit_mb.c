@@ -19,7 +19,7 @@ static char **blocks;
 
 static size_t fill(size_t size) {
   size_t count = 0;
-  for (; count < BLOCKS_MAX; count++) {
+  for (; count < BLOCKS_MAX && count * size < TOO_MUCH; count++) {
     errno = 0;
     char *block = t_malloc(size);
     if (block == NULL)
@@ -27,7 +27,7 @@ static size_t fill(size_t size) {
     block[0] = block[size - 1] = (char)count;
     blocks[count] = block;
   }
-  CHECK_SAY(count < BLOCKS_MAX && errno == ENOMEM, "%zu blocks, errno %d", count, errno);
+  CHECK_SAY(count < BLOCKS_MAX && count * size < TOO_MUCH && errno == ENOMEM, "%zu blocks, errno %d", count, errno);
   return count;
 }
 
