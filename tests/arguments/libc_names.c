@@ -27,6 +27,4 @@ int main(int argc, char **argv) {
     CHECK(valloc(test_opaque_size(sizes[i])) == NULL && errno == ENOMEM);
   }
 #endif
-  puts("libc_names: ok");
-  return 0;
 }

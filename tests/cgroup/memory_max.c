@@ -68,7 +68,6 @@ static void run_first(void) {
   t_free(block);
   block = CHECK_GOT(chain_block(EXPECTED_BYTES));
   t_free(block);
-  puts("memory_max first: ok");
 }
 
 static size_t size_draw(uint64_t *seed) {
@@ -106,7 +105,6 @@ static void run_threads(void) {
   void *block = chain_block(EXPECTED_BYTES);
   CHECK_SAY(block != NULL, "%zu bytes after everything was freed", EXPECTED_BYTES);
   t_free(block);
-  puts("memory_max threads: ok");
 }
 
 #define SLOTS 60000
@@ -172,7 +170,6 @@ static void run_untouched(void) {
   for (int i = 0; i < WORKING; i++)
     t_free(working[i]);
   t_free(untouched);
-  puts("memory_max untouched: ok");
 }
 
 int main(int argc, char **argv) {
@@ -197,5 +194,4 @@ int main(int argc, char **argv) {
     run_untouched();
   else
     CHECK_SAY(0, "no such mode: %s", argv[1]);
-  return 0;
 }

@@ -133,5 +133,4 @@ int main(int argc, char **argv) {
     test_skip("no memory pressure came about");
   CHECK_SAY(left <= KEPT_KIB / 4, "%ld KiB of %ld are still kept under pressure", left, kept);
   printf("pressure: ok (%ld KiB kept, %ld KiB left after %.1f s of pressure)\n", kept, left, took);
-  return 0;
 }

@@ -2,7 +2,6 @@
 // keeps its blocks.
 #include <hakmem/hakmem.hpp>
 
-#include <cstdio>
 #include <cstring>
 #include <list>
 #include <map>
@@ -97,6 +96,4 @@ int main(int argc, char **argv) {
   a_heap_serves_pmr();
   a_limit_throws();
   a_moved_heap_keeps_its_blocks();
-  std::puts("cxx heaps: ok");
-  return 0;
 }

@@ -34,7 +34,5 @@ int main(int argc, char **argv) {
   }
   CHECK(copies());
   CHECK(dlclose(plugin) == 0);
-  puts("deepbind: ok");
-  return 0;
 #endif
 }

@@ -59,5 +59,4 @@ int main(int argc, char **argv) {
   for (long n = test_rounds(100000, 20); n > 0; n--)
     foreign((void *)(uintptr_t)(test_random(&seed) | (uint64_t)1 << 62));
   printf("foreign: ok (%d pointers)\n", foreign_count);
-  return 0;
 }

@@ -60,6 +60,4 @@ int main(int argc, char **argv) {
   test_threads_run(3, worker, (void *)(intptr_t)test_rounds(30, 20), 0);
   /* Left open: its destructor frees at exit. */
   CHECK(dlopen(plugin_path, RTLD_NOW) != NULL);
-  puts("reload: ok");
-  return 0;
 }

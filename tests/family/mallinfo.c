@@ -49,7 +49,5 @@ int main(int argc, char **argv) {
   char text[8192];
   ssize_t length = read(pipe_ends[0], text, sizeof text - 1);
   CHECK(length > 20);
-  puts("mallinfo: ok");
-  return 0;
 #endif
 }

@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <pwd.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "../child.h"
 #include "../heap_api.h"
@@ -154,6 +153,4 @@ int main(int argc, char **argv) {
   run("locales", locales, NULL);
   run("zones", zones, NULL);
   run("exit handlers", exit_handlers, NULL);
-  puts("libc: ok");
-  return 0;
 }

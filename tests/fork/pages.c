@@ -32,5 +32,4 @@ int main(int argc, char **argv) {
   }
   CHECK_SAY(prepared <= raw + FAULTS_OF_HANDLERS, "%ld page faults, %ld without handlers", prepared, raw);
   printf("pages: ok, %ld page faults, %ld without handlers\n", prepared, raw);
-  return 0;
 }

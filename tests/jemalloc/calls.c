@@ -2,7 +2,6 @@
  * libhakmem-jemalloc.so for that (jemalloc.control); --hakmem adds what is hakmem's own. */
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include <hakmem/hakmem.h>
 #include <jemalloc/jemalloc.h>
@@ -309,5 +308,4 @@ int main(int argc, char **argv) {
   test_child();
   if (!getenv("TEST_JSON"))
     printf("ok\n");
-  return 0;
 }

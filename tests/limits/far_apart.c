@@ -39,5 +39,4 @@ int main(int argc, char **argv) {
     munmap(between[i], between_bytes);
   }
   printf("far apart: ok (%ld KiB resident, %ld MiB mapped beside)\n", resident_kib, mapped_kib / 1024);
-  return 0;
 }

@@ -46,5 +46,4 @@ int main(int argc, char **argv) {
     got = fill(blocks, &seed);
   printf("%zu MiB at first, %zu in round %d\n", first / MIB, got / MIB, ROUNDS);
   CHECK_SAY(got >= first / 20 * 19, "%zu of %zu bytes", got, first);
-  return 0;
 }

@@ -44,5 +44,4 @@ int main(int argc, char **argv) {
   long after = test_mappings() - before;
   CHECK_SAY(after < 100, "%ld mappings more after all was freed", after);
   printf("mappings: ok (%ld at most, %ld at the end)\n", most, after);
-  return 0;
 }

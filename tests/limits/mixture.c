@@ -188,5 +188,4 @@ int main(int argc, char **argv) {
   if (draw != NULL)
     return fill_once(draw);
   mixed_in_sets(option_sets, OPTION_SETS, argv, limit_memory, strcmp(argv[1], "full") == 0 ? fill : work);
-  return 0;
 }

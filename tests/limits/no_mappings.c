@@ -65,5 +65,4 @@ int main(int argc, char **argv) {
   if (TEST_SANITIZED)
     test_skip("a sanitizer needs mappings of its own");
   mixed_in_sets(option_sets, OPTION_SETS, argv, nothing, work);
-  return 0;
 }

@@ -94,6 +94,4 @@ int main(int argc, char **argv) {
     parts();
   else
     growing();
-  printf("realloc %s: ok\n", mode);
-  return 0;
 }

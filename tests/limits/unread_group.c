@@ -35,5 +35,4 @@ int main(int argc, char **argv) {
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_SAY(status == 0, "after %zu bytes a larger class serves", FIRST_BYTES + i * STEP_BYTES);
   }
-  return 0;
 }

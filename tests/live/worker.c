@@ -166,5 +166,4 @@ int main(int argc, char **argv) {
     else
       wait_for_end();
   }
-  return 0;
 }

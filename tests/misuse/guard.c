@@ -4,7 +4,6 @@
  *   guard          all
  *   guard control  expects another sentence: must fail */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -422,6 +421,4 @@ int main(int argc, char **argv) {
     }
   for (size_t i = 0; i < sizeof crimes / sizeof *crimes; i++)
     judge(&crimes[i], argc > 1 && strcmp(argv[1], "control") == 0);
-  puts("guard: ok");
-  return 0;
 }

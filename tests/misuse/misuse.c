@@ -5,8 +5,6 @@
  *   misuse all --count       prints what happens with each, on any allocator
  *
  * A sentence must be all that the child writes on stderr, and the child must end by SIGABRT. */
-#include <fcntl.h>
-#include <signal.h>
 
 #include "../child.h"
 #include "crimes.h"
@@ -304,5 +302,4 @@ int main(int argc, char **argv) {
   }
   CHECK_SAY(found, "no crime of that name");
   printf("misuse %s: ok (%d crimes)\n", argv[1], found);
-  return 0;
 }

@@ -10,8 +10,6 @@
  */
 #include "../child.h"
 
-#include <fcntl.h>
-
 #define PAUSE_US 1000
 
 static __attribute__((noinline)) void *take_a(void) {
@@ -85,5 +83,4 @@ int main(int argc, char **argv) {
     else
       CHECK_SAY(step == NULL, "%s: no such step", step);
   }
-  return 0;
 }

@@ -54,5 +54,4 @@ int main(void) {
   malloc_trim(0);
   void *refused = malloc(REFUSED_BYTES);
   printf("%s\n", refused ? "not refused" : "refused");
-  return 0;
 }

@@ -132,5 +132,4 @@ int main(int argc, char **argv) {
     pthread_join(threads[i], NULL);
   unlink(path);
   rmdir(directory);
-  return 0;
 }

@@ -11,7 +11,6 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #define FRAMES 32
@@ -116,5 +115,4 @@ int main(int count, char **words) {
     CHECK(unlink(words[0]) == 0);
   write_profile(words[2]);
   samples_clear(&samples);
-  return 0;
 }

@@ -67,5 +67,4 @@ int main(int argc, char **argv) {
   }
   CHECK_SAY(kib <= full_kib * SHARE_PERCENT / 100, "%ld of %ld KiB stay", kib, full_kib);
   printf("dead: ok, %ld of %ld KiB stay after %.1f s\n", kib, full_kib, test_seconds() - start);
-  return 0;
 }

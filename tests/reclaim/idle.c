@@ -73,5 +73,4 @@ int main(int argc, char **argv) {
       for (size_t b = 0; b < kinds[k].size; b++)
         CHECK(blocks[k][i][b] == (char)i);
   printf("idle: ok, %ld of %ld KiB in %.1f s\n", gone_kib, releasable_kib, test_seconds() - start);
-  return 0;
 }

@@ -41,5 +41,4 @@ int main(int argc, char **argv) {
   }
   CHECK_SAY(gone_kib >= freed_kib * SHARE_PERCENT / 100, "%ld of %ld KiB went back", gone_kib, freed_kib);
   printf("learned: ok, %ld of %ld KiB in %.1f s\n", gone_kib, freed_kib, test_seconds() - start);
-  return 0;
 }

@@ -26,6 +26,4 @@ int main(int argc, char **argv) {
       memset(block, 0xff, sizes[s]);
       t_free(block);
     }
-  puts("locked: ok");
-  return 0;
 }

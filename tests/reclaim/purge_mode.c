@@ -50,6 +50,4 @@ int main(int argc, char **argv) {
     CHECK(stats.calls_advise > 0 && stats.purges > 0 && stats.purged_bytes > 1 << 20);
   if (strcmp(mode, "dontneed") == 0)
     CHECK_SAY(!TEST_RSS_COUNTS || test_rss_kib() - before_kib < 8192, "%ld KiB more", test_rss_kib() - before_kib);
-  printf("purge %s: ok\n", mode);
-  return 0;
 }

@@ -460,5 +460,4 @@ int main(int argc, char **argv) {
     run_alone(row_check, &rows[i]);
   run_alone(fast_path_check, NULL);
   printf("events: ok (%zu rows)\n", ROWS);
-  return 0;
 }

@@ -46,7 +46,5 @@ int main(int argc, char **argv) {
   TEST_HAK(hak_process_stats_get)(&process);
   CHECK(process.rss_bytes > 0 && process.rss_bytes <= process.rss_peak_bytes + (1 << 20));
   CHECK(process.mapping_count > 5 && process.faults_minor > 0);
-  puts("info: ok");
-  return 0;
 #endif
 }

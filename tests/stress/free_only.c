@@ -55,5 +55,4 @@ int main(int argc, char **argv) {
   /* Slack: 1.3 x live, and 6 MiB for thread stacks, slabs opened and envelopes under way. */
   CHECK_SAY(!TEST_RSS_COUNTS || peak < live * 13 / 10 + 6144, "peak RSS %ld KiB for %ld KiB live", peak, live);
   printf("free_only: ok (peak %ld KiB for %ld KiB live)\n", peak, live);
-  return 0;
 }

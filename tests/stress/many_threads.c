@@ -53,5 +53,4 @@ int main(int argc, char **argv) {
   CHECK_SAY(!TEST_RSS_COUNTS || left <= most, "RSS %ld KiB before %d threads, %ld after, %ld in the end", before,
             THREADS, full, left);
   printf("many_threads: ok, RSS %ld KiB before, %ld after, %ld in the end\n", before, full, left);
-  return 0;
 }

@@ -74,6 +74,4 @@ int main(int argc, char **argv) {
     for (int i = 0; i < BLOCKS; i++)
       block_drop(&relays[line].blocks[i]);
   }
-  puts("relay: ok");
-  return 0;
 }

@@ -6,7 +6,6 @@
  *   closed-on-exec FILE   the same with a file opened to be written only
  *   log FILE        the same after descriptor 2 was given by exec: a log
  */
-#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 

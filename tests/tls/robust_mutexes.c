@@ -45,5 +45,4 @@ int main(int argc, char **argv) {
   CHECK_SAY(stats.heap_count <= 3, "%zu heaps", stats.heap_count);
 #endif
   printf("robust_mutexes: ok, RSS rose by %ld KiB\n", rise);
-  return 0;
 }

@@ -8,5 +8,4 @@ int main(void) {
   void *volatile block = malloc(100);
   printf("%d\n", hak_malloc != NULL);
   free(block);
-  return 0;
 }

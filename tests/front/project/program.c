@@ -9,5 +9,4 @@ int main(void) {
   printf("%d %d\n", hak_usable_size(block) >= 100, hak_usable_size(other) >= 100);
   hak_free(block);
   free(other);
-  return 0;
 }
