@@ -4,7 +4,6 @@
 
 #include "inspect/access.h"
 
-#include <sys/mman.h>
 #include <ucontext.h>
 
 static struct os_access seen;

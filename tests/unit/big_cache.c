@@ -1,17 +1,7 @@
 /* big_cache: which range is taken, bytes and age, against a shadow. */
 #include "unit.h"
 
-#include "base/counters.h"
-#include "budget/usage.h"
-#include "large/big_cache.h"
-#include "os/os.h"
-#include "pages/page_map.h"
-
-static void valid(void) {
-#ifdef HAK_DEBUG
-  assert_true(big_cache_is_valid());
-#endif
-}
+static void valid(void) { UNIT_VALID(big_cache_is_valid()); }
 
 /* A range as large.c makes one; nothing here touches its memory. */
 static struct large *range(size_t bytes, uint32_t site) {
@@ -241,29 +231,22 @@ static void *put_and_take(void *ending) {
 }
 
 static void child(void *unused) {
-  alarm(100);
   struct large *taken = big_cache_take(2 * MIB, UNIT_BYTES, 5);
-  if (taken == NULL)
-    _exit(1);
+  CHECK(taken != NULL);
   put(taken, KEEP_BY_PRESET);
-#ifdef HAK_DEBUG
-  if (!big_cache_is_valid())
-    _exit(2);
-#endif
+  valid();
 }
 
 /* A child of a fork finds the cache whole, and its lock free: a fork waits until nobody is in a slow path. */
 UNIT_TEST_BETWEEN(a_forked_child_finds_it_whole, empty, empty) {
-  if (!unit_forks_are_followed())
-    skip();
+  unit_needs_forks();
   _Atomic bool ending = false;
   put(range(2 * MIB, 5), KEEP_BY_PRESET);
   hak_free(hak_malloc(1)); /* fork handlers are there */
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, put_and_take, &ending), 0);
-  for (unsigned i = 0; i < unit_rounds(200, 1); i++) {
+  for (unsigned i = 0; i < unit_rounds(200, 1); i++)
     unit_passes_in_child(child, NULL);
-  }
   atomic_store(&ending, true);
   pthread_join(thread, NULL);
 }

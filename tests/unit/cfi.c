@@ -3,10 +3,7 @@
 #include "unit.h"
 
 #include "inspect/module.h"
-#include "os/os.h"
 #include "profile/cfi.h"
-
-#include <sys/mman.h>
 
 #define BASE ((uintptr_t)0x550000000000) /* the bytes claim to lie here */
 #define FUNCTION 0x100000u               /* from there */

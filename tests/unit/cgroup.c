@@ -8,7 +8,6 @@
 
 #include "os/cgroup.h"
 
-#include <fcntl.h>
 #include <poll.h>
 
 #define NONE SIZE_MAX

@@ -6,13 +6,7 @@
  */
 #include "unit.h"
 
-#include "base/counters.h"
-#include "hakmem/hakmem.h"
-#include "os/os.h"
 #include "reclaim/delay.h"
-#include "reclaim/reclaim.h"
-
-#include <sys/resource.h>
 
 #define DELAY_MS 1000u
 
@@ -188,8 +182,7 @@ UNIT_TEST(one_call_gives_back_little) {
   hak_trim(0);
   for (unsigned i = 0; i < OBJECTS; i++)
     memset(object[i] = hak_malloc(2 * MIB), 1, 2 * MIB);
-  for (unsigned i = 0; i < OBJECTS; i++)
-    hak_free(object[i]);
+  unit_free(object, OBJECTS);
   reclaim_round(RECLAIM_AGED, NULL); /* as the thread does */
   pass(DELAY_MS);
   assert_true(usage_free() >= OBJECTS * 2 * MIB);
@@ -207,8 +200,7 @@ static void free_and_age(size_t bytes) {
   char *object[64];
   for (size_t i = 0; i < bytes / (2 * MIB); i++)
     memset(object[i] = hak_malloc(2 * MIB), 1, 2 * MIB);
-  for (size_t i = 0; i < bytes / (2 * MIB); i++)
-    hak_free(object[i]);
+  unit_free(object, bytes / (2 * MIB));
   pass(DELAY_MS / 5);
 }
 
@@ -255,8 +247,7 @@ UNIT_TEST(what_is_wanted_again_goes_seldom) {
     char *object[OBJECTS];
     for (unsigned i = 0; i < OBJECTS; i++)
       memset(object[i] = hak_malloc(2 * MIB), 1, 2 * MIB);
-    for (unsigned i = 0; i < OBJECTS; i++)
-      hak_free(object[i]);
+    unit_free(object, OBJECTS);
     gone += free_after(DELAY_MS / 2) < OBJECTS * MIB;
   }
   assert_in_range(gone, 2, GONE_MAX); /* each second time if only 128 MiB a second count */
@@ -268,10 +259,7 @@ UNIT_TEST(a_lifted_limit_is_forgotten) {
   struct rlimit free, limit;
   assert_int_equal(getrlimit(RLIMIT_DATA, &free), 0);
   os_memory_limit_ask_again();
-  if (os_memory_limit() != SIZE_MAX) {
-    print_message("skipped: memory is limited already\n");
-    skip();
-  }
+  unit_skip_if(os_memory_limit() != SIZE_MAX, "memory is limited already");
   limit = (struct rlimit){(rlim_t)1 << 40, free.rlim_max};
   assert_int_equal(setrlimit(RLIMIT_DATA, &limit), 0);
   pass(10000);

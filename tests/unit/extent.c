@@ -6,13 +6,6 @@
  */
 #include "unit.h"
 
-#include "base/counters.h"
-#include "budget/usage.h"
-#include "os/os.h"
-#include "pages/page_map.h"
-
-#include <time.h>
-
 TEST_WRAP(bool, os_purge, void *address, size_t size) {
   if (unit_lies("wide") && address_in_arena(address)) /* the tables' pages are their own matter */
     size += os_page_bytes();
@@ -512,10 +505,8 @@ static struct piece used_apart(size_t bytes, unsigned keep, uint64_t freed_ms) {
  * though the rest is longer. Otherwise each slow call would ask again. */
 UNIT_TEST_BETWEEN(refused_pages_are_not_tried_again_at_once, all_purged, all_purged) {
   struct piece locked = used_apart(4 * ROW_BYTES, KEEP_AT_ONCE, os_milliseconds());
-  if (syscall(SYS_mlock, locked.extent.base, 4 * ROW_BYTES) != 0) { /* the sanitizers' mlock does nothing */
-    print_message("skipped: pages cannot be locked\n");
-    skip();
-  }
+  unit_skip_if(syscall(SYS_mlock, locked.extent.base, 4 * ROW_BYTES) != 0,
+               "pages cannot be locked"); /* the sanitizers' mlock does nothing */
   const struct purge purge = purge_at_most(ROW_BYTES, purge_by_engine(true, 0, UNIT_ANY_TIME));
   for (unsigned tries = 0; tries < 4 && decay_due_ms(&extents_decay) != 0; tries++)
     assert_int_equal(extents_purge(purge), 0);
@@ -542,10 +533,7 @@ UNIT_TEST_BETWEEN(refused_pages_do_not_keep_others, all_purged, all_purged) {
     are_locked &= lock_pages(&pieces[i]);
   for (unsigned i = 0; i < LOCKED + OTHERS; i++)
     give(&pieces[i], 1 + i);
-  if (!are_locked) {
-    print_message("skipped: pages cannot be locked\n");
-    skip();
-  }
+  unit_skip_if(!are_locked, "pages cannot be locked");
   uint64_t refused = counter_read(purges_refused);
   assert_int_equal(extents_purge(UNIT_EVERYTHING), (LOCKED + OTHERS) * ROW_BYTES - LOCKED * UNIT_BYTES);
   assert_in_range(counter_read(purges_refused) - refused, LOCKED, LOCKED * 7); /* two of them, 32 units, 16, ... 1 */
@@ -567,10 +555,7 @@ UNIT_TEST_BETWEEN(refused_pages_do_not_end_a_part, all_purged, all_purged) {
   bool is_locked = syscall(SYS_mlock, locked.extent.base, 4 * ROW_BYTES) == 0; /* the sanitizers' mlock does nothing */
   give(&locked, 1);
   give(&other, 2);
-  if (!is_locked) {
-    print_message("skipped: pages cannot be locked\n");
-    skip();
-  }
+  unit_skip_if(!is_locked, "pages cannot be locked");
   assert_int_equal(extents_purge(purge_at_most(ROW_BYTES, UNIT_EVERYTHING)), ROW_BYTES);
   assert_int_equal(decay_total(&extents_decay), 4 * ROW_BYTES);
   assert_int_equal(syscall(SYS_munlock, locked.extent.base, 4 * ROW_BYTES), 0);

@@ -3,8 +3,6 @@
  * then. */
 #include "unit.h"
 
-#include "os/os.h"
-
 static uint64_t now_ms = 1000;
 static unsigned sleeps, wakes;
 static struct heap *forker, *other;

@@ -1,11 +1,7 @@
 /* heap: bins that grow and shrink, envelopes and inboxes, heaps of dead threads. */
-#include "heap/bins.h"
 #include "heap/envelope.h"
-#include "heap/ids.h"
-#include "threads/registry.h"
 #include "unit.h"
 
-#include "pages/metadata.h"
 #include "policy/bin_policy.h"
 #include "reclaim/due.h"
 
@@ -13,16 +9,6 @@
 #define LOOKS 2048u /* slow calls between two decisions about a bin */
 
 static void *blocks[1 << 16];
-
-static void alloc_all(size_t count, size_t size) {
-  for (size_t i = 0; i < count; i++)
-    assert_non_null(blocks[i] = hak_malloc(size));
-}
-
-static void free_all(size_t count) {
-  for (size_t i = 0; i < count; i++)
-    hak_free(blocks[i]);
-}
 
 static size_t granted_in_bins(const struct heap *heap) {
   size_t slots_max = (size_t)option_value(OPTION_BIN_SLOTS), bytes = 0;
@@ -55,14 +41,12 @@ static void *short_life(void *unused) {
   void *some[20];
   for (unsigned i = 0; i < 20; i++)
     some[i] = hak_malloc(16 + i * 40);
-  for (unsigned i = 0; i < 20; i++)
-    hak_free(some[i]);
+  unit_free(some, 20);
   return NULL;
 }
 
 UNIT_TEST(many_short_threads_need_few_heaps) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   unsigned threads = unit_rounds(10000, 1);
   uint32_t before = heap_count();
   size_t tables = metadata_bytes();
@@ -83,8 +67,7 @@ static void *allocate_and_end(void *count) {
 static struct heap *thread_that_left(size_t count) { return test_thread_run(allocate_and_end, (void *)count); }
 
 UNIT_TEST(a_dead_threads_heap_is_swept_and_parked) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   struct heap *self = unit_heap_attach();
   size_t live = pools_live_bytes();
   struct heap *heap = thread_that_left(2000);
@@ -106,8 +89,7 @@ UNIT_TEST(a_dead_threads_heap_is_swept_and_parked) {
 }
 
 UNIT_TEST(a_new_thread_adopts_a_dead_ones_heap) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   struct heap *heap = thread_that_left(1000); /* not swept: bins and all */
   size_t taken = heap_pool(heap)->slabs.taken_bytes;
   uint32_t count = heap_count();
@@ -125,8 +107,7 @@ static void *end_in_first_call(void *unused) { return slow_path_begin() ? heap_a
 
 /* Nobody knows what the slow path left. */
 UNIT_TEST(a_heap_whose_owner_ended_in_its_first_slow_path_is_left_alone) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   struct heap *heap = test_thread_run(end_in_first_call, NULL);
   heaps_sweep_all(false);
   assert_true(heap_is_owned(heap->id));
@@ -137,8 +118,8 @@ UNIT_TEST(a_heap_whose_owner_ended_in_its_first_slow_path_is_left_alone) {
 
 UNIT_TEST(a_living_threads_heap_is_left_alone) {
   struct heap *heap = unit_heap_attach();
-  alloc_all(100, 64);
-  free_all(100);
+  unit_alloc(blocks, 100, 64);
+  unit_free(blocks, 100);
   size_t ready = bins_content(heap).bytes;
   assert_true(ready > 0);
   struct heap *other = unit_heap_attach();
@@ -150,15 +131,14 @@ UNIT_TEST(a_living_threads_heap_is_left_alone) {
 
 /* An envelope that a thread had open when it died reaches its owner. */
 static void *free_all_and_end(void *count) {
-  free_all((size_t)count);
+  unit_free(blocks, (size_t)count);
   return heap_current();
 }
 
 UNIT_TEST(open_envelopes_of_a_dead_thread_are_sent) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   struct heap *owner = unit_heap_attach();
-  alloc_all(90, 64);
+  unit_alloc(blocks, 90, 64);
   lock_take(&heap_pool(owner)->lock);
   bins_flush_all(owner);
   lock_give(&heap_pool(owner)->lock);
@@ -176,8 +156,8 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
     for (unsigned round = 0; round < 6; round++) {
       size_t count = min_size(8000, (16u << 20) / sizes[i]);
-      alloc_all(count, sizes[i]);
-      free_all(count);
+      unit_alloc(blocks, count, sizes[i]);
+      unit_free(blocks, count);
       slots_max = (uint32_t)max_size(slots_max, heap->bin_state[hak_class_of(64)].slots);
       assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
       assert_true(heap->granted_bytes <= (size_t)option_value(OPTION_HEAP_KB_MAX) * KIB);
@@ -185,8 +165,8 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
     }
   assert_true(heap->counters.bin_growths > 5);
   assert_true(slots_max > 1000);
-  alloc_all(100, 64);
-  free_all(100);
+  unit_alloc(blocks, 100, 64);
+  unit_free(blocks, 100);
   assert_true(bins_content(heap).bytes > 0 && bins_content(heap).bytes <= heap_pool(heap)->slabs.taken_bytes);
   tick(heap, 40 * LOOKS);
   assert_int_equal(bins_content(heap).bytes, 0);
@@ -212,14 +192,14 @@ UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   }
   due_note_freed();
   size_t freed_bytes = usage_freed();
-  alloc_all(16 << 10, KIB);
+  unit_alloc(blocks, 16 << 10, KIB);
   assert_int_equal(usage_freed() - freed_bytes, slab_bytes);
   assert_true(due_freed_much());
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     assert_int_equal(bin_count(heap, hak_class_of(sizes[i])), 0);
     assert_int_equal(heap_pool(heap)->slabs.slab_count[hak_class_of(sizes[i])], 0);
   }
-  free_all(16 << 10);
+  unit_free(blocks, 16 << 10);
   UNIT_HEAP_VALID(heap);
   unit_others_unlock();
 }
@@ -252,7 +232,7 @@ UNIT_TEST(bins_of_a_steady_set_may_hold_more_until_the_slabs_grow) {
   enum { COUNT = 100, GROWTH = 4000 };
   struct heap *heap = unit_heap_attach();
   size_t budget = 512 * KIB + (size_t)COUNT * 34000 / 2; /* of a heap that is not steady */
-  alloc_all(COUNT, 20000);
+  unit_alloc(blocks, COUNT, 20000);
   replace_blocks(COUNT, 4096, 34000, 1000);
   assert_true(heap->granted_bytes <= budget);
   replace_blocks(COUNT, 4096, 34000, 100000);
@@ -262,10 +242,10 @@ UNIT_TEST(bins_of_a_steady_set_may_hold_more_until_the_slabs_grow) {
   for (unsigned i = 0; turns_of_bins(heap) == 0 && i < 100; i++)
     replace_blocks(COUNT, 4096, 34000, 1000);
   assert_true(turns_of_bins(heap) > 0);
-  free_all(COUNT);
-  alloc_all(GROWTH, 3000);
+  unit_free(blocks, COUNT);
+  unit_alloc(blocks, GROWTH, 3000);
   assert_int_equal(turns_of_bins(heap), 0);
-  free_all(GROWTH);
+  unit_free(blocks, GROWTH);
   heap_flush_all(heap);
   assert_int_equal(bins_granted_bytes(), granted_to_heaps());
   UNIT_HEAP_VALID(heap);
@@ -277,12 +257,12 @@ UNIT_TEST(bins_of_a_steady_set_hold_no_more_near_a_limit) {
   struct heap *heap = unit_heap_attach();
   assert_int_equal(option_set(OPTION_LIMIT_MB, "40"), OPTION_OK);
   usage_limits_apply();
-  alloc_all(COUNT, 20000);
+  unit_alloc(blocks, COUNT, 20000);
   replace_blocks(COUNT, 4096, 34000, 100000);
   assert_true(heap->granted_bytes <= 512 * KIB + (size_t)COUNT * 34000 / 2);
   assert_int_equal(option_set(OPTION_LIMIT_MB, NULL), OPTION_OK);
   usage_limits_apply();
-  free_all(COUNT);
+  unit_free(blocks, COUNT);
   heap_flush_all(heap);
   UNIT_HEAP_VALID(heap);
 }
@@ -296,7 +276,7 @@ UNIT_TEST(bins_fall_with_the_heap) {
     for (size_t i = 0; i < bytes / size; i++)
       assert_non_null(blocks[count++] = hak_malloc(size));
   assert_true(count <= sizeof blocks / sizeof blocks[0]);
-  free_all(count);
+  unit_free(blocks, count);
   assert_true(heap->counters.bin_growths > 8);
   assert_true(bins_content(heap).bytes <= 3 * KIB * KIB);
   UNIT_HEAP_VALID(heap);
@@ -325,9 +305,9 @@ UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {
   const struct bin_state *state = &heap->bin_state[hak_class_of(16)];
   uint32_t slots = 0;
   for (unsigned turn = 0; turn < 4; turn++) {
-    alloc_all(COUNT, 16);
+    unit_alloc(blocks, COUNT, 16);
     uint32_t before = state->slots;
-    free_all(COUNT);
+    unit_free(blocks, COUNT);
     assert_true(turn == 0 || before == slots);
     assert_int_equal(state->slots, 2 * before);
     slots = state->slots;
@@ -344,8 +324,8 @@ UNIT_TEST(bins_are_long_where_they_hold_a_good_part_of_a_turn) {
   const struct bin_state *state = &heap->bin_state[hak_class_of(64)];
   for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++) {
     for (unsigned turn = 0; turn < TURNS; turn++) {
-      alloc_all(counts[i], 64);
-      free_all(counts[i]);
+      unit_alloc(blocks, counts[i], 64);
+      unit_free(blocks, counts[i]);
     }
     assert_in_range(state->slots, i == 1 ? 2 * SHORT_SLOTS : SHORT_SLOTS, slots_max[i]);
     UNIT_HEAP_VALID(heap);
@@ -360,14 +340,14 @@ UNIT_TEST(bins_drain_in_a_long_row_of_frees) {
   unsigned cls = hak_class_of(64);
   const struct bin_state *state = &heap->bin_state[cls];
   for (unsigned turn = 0; state->slots < SLOTS && turn < 10; turn++) {
-    alloc_all(COUNT, 64);
-    free_all(COUNT);
+    unit_alloc(blocks, COUNT, 64);
+    unit_free(blocks, COUNT);
     UNIT_HEAP_VALID(heap);
   }
   assert_int_equal(state->slots, SLOTS);
   assert_in_range(bin_count(heap, cls), 0, DRAINED - 1);
-  alloc_all(SHORT_ROW, 64);
-  free_all(SHORT_ROW);
+  unit_alloc(blocks, SHORT_ROW, 64);
+  unit_free(blocks, SHORT_ROW);
   assert_in_range(bin_count(heap, cls), SLOTS / 2, state->slots);
   UNIT_HEAP_VALID(heap);
 }
@@ -377,16 +357,16 @@ UNIT_TEST(busy_bins_keep_their_slots) {
   struct heap *heap = unit_heap_attach();
   unsigned cls = hak_class_of(32);
   for (unsigned round = 0; round < 20; round++) {
-    alloc_all(2000, 32);
-    free_all(2000);
+    unit_alloc(blocks, 2000, 32);
+    unit_free(blocks, 2000);
   }
   uint32_t slots = heap->bin_state[cls].slots;
   assert_true(slots >= 2000);
   for (unsigned i = 0; i < 4 * LOOKS; i++) {
     if (i % 100 == 0)
-      alloc_all(2000, 32);
+      unit_alloc(blocks, 2000, 32);
     if (i % 100 == 50)
-      free_all(2000);
+      unit_free(blocks, 2000);
     tick(heap, 1);
   }
   assert_int_equal(heap->bin_state[cls].slots, slots);
@@ -399,8 +379,8 @@ UNIT_TEST(slow_calls_for_long_blocks_count_for_more) {
   unsigned calls[2];
   for (unsigned i = 0; i < 2; i++) {
     size_t bytes = i == 0 ? 100 : 200000;
-    alloc_all(100, 64);
-    free_all(100);
+    unit_alloc(blocks, 100, 64);
+    unit_free(blocks, 100);
     assert_true(bins_content(heap).bytes > 0);
     for (calls[i] = 0; bins_content(heap).bytes > 0 && calls[i] < 40 * LOOKS; calls[i]++)
       tick_of(heap, 1, bytes);
@@ -427,7 +407,7 @@ UNIT_TEST(bins_follow_growth_once) {
       flushed = heap->counters.flushed_blocks;
   }
   assert_true(heap->counters.flushed_blocks - flushed < 20 * LOOKS / 4);
-  free_all(LIVE);
+  unit_free(blocks, LIVE);
   UNIT_HEAP_VALID(heap);
 }
 
@@ -435,8 +415,8 @@ UNIT_TEST(bins_follow_growth_once) {
 static void open_others(struct heap *heap) {
   for (uint32_t looks = heap->bins_work.looks; heap->bins_work.looks - looks < 16 * HAK_CLASS_COUNT;)
     for (size_t bytes = 1024; bytes <= 8192; bytes += bytes / 4) {
-      alloc_all(1000000 / bytes, bytes);
-      free_all(1000000 / bytes);
+      unit_alloc(blocks, 1000000 / bytes, bytes);
+      unit_free(blocks, 1000000 / bytes);
     }
 }
 
@@ -446,13 +426,12 @@ static void free_scattered(size_t count, size_t size) {
   enum { STEPS = 100, LAST = 98, REFILLED = 200 };
   static void *refilled[REFILLED];
   for (size_t first = 0; first < STEPS; first++) {
-    for (size_t i = 0; i < REFILLED && first == LAST; i++)
-      assert_non_null(refilled[i] = hak_malloc(size));
+    if (first == LAST)
+      unit_alloc(refilled, REFILLED, size);
     for (size_t i = first; i < count; i += STEPS)
       hak_free(blocks[i]);
   }
-  for (size_t i = 0; i < REFILLED; i++)
-    hak_free(refilled[i]);
+  unit_free(refilled, REFILLED);
 }
 
 /* The slabs have grown as far as they will. What the bin of one phase holds goes back in the next one, until no more
@@ -463,7 +442,7 @@ UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
   unsigned cls = hak_class_of(100);
   const uint32_t *slabs = &heap_pool(heap)->slabs.slab_count[cls];
   for (unsigned turn = 0; turn < 4; turn++) {
-    alloc_all(40000, 100);
+    unit_alloc(blocks, 40000, 100);
     free_scattered(40000, 100);
     size_t blocks_before = bin_count(heap, cls);
     assert_true(blocks_before > 2 * few && *slabs > few);
@@ -478,18 +457,16 @@ UNIT_TEST(bins_that_pin_no_slabs_keep_their_blocks) {
   static void *live[10000];
   struct heap *heap = unit_heap_attach();
   open_others(heap);
-  alloc_all(10000, 100);
-  for (unsigned i = 0; i < sizeof live / sizeof live[0]; i++)
-    assert_non_null(live[i] = hak_malloc(100));
+  unit_alloc(blocks, 10000, 100);
+  unit_alloc(live, sizeof live / sizeof live[0], 100);
   for (unsigned turn = 0; turn < 3; turn++) { /* in the last one no growth is left to follow */
     open_others(heap);
-    alloc_all(10000, 100);
+    unit_alloc(blocks, 10000, 100);
     free_scattered(10000, 100);
   }
   open_others(heap);
   assert_true(bin_count(heap, hak_class_of(100)) > 0);
-  for (unsigned i = 0; i < sizeof live / sizeof live[0]; i++)
-    hak_free(live[i]);
+  unit_free(live, sizeof live / sizeof live[0]);
   heap_flush_all(heap);
 }
 
@@ -501,7 +478,7 @@ UNIT_TEST(bins_pin_no_slabs_when_a_large_object_ends) {
   for (unsigned is_large = 0; is_large <= 1; is_large++) { /* the control: a short one makes them give back a part */
     void *object = hak_malloc(is_large ? 4 * KIB * KIB : 70 * KIB);
     assert_non_null(object);
-    alloc_all(40000, 100);
+    unit_alloc(blocks, 40000, 100);
     free_scattered(40000, 100);
     size_t blocks_before = bin_count(heap, cls);
     assert_true(blocks_before > 0 && heap_pool(heap)->slabs.slab_count[cls] > 8);
@@ -518,7 +495,7 @@ UNIT_TEST(a_sleeping_owner_pins_nothing) {
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     struct heap *owner = unit_heap_attach();
     size_t count = min_size(1 << 16, (32u << 20) / sizes[i]);
-    alloc_all(count, sizes[i]);
+    unit_alloc(blocks, count, sizes[i]);
     struct heap *freer = unit_heap_attach();
     size_t in_flight_max = 0;
     for (size_t b = 0; b < count; b++) {
@@ -540,7 +517,7 @@ UNIT_TEST(a_pool_keeps_its_emptied_envelopes) {
   struct heap *owner = unit_heap_attach(), *other = unit_heap_attach();
   unit_heap_become(owner);
   for (unsigned round = 0; round < 3; round++) {
-    alloc_all(1000, 64);
+    unit_alloc(blocks, 1000, 64);
     struct heap *freer = unit_heap_attach();
     for (unsigned i = 0; i < 1000; i++) {
       uint32_t kept = emptied(owner);
@@ -562,20 +539,18 @@ UNIT_TEST(a_pool_keeps_its_emptied_envelopes) {
 UNIT_TEST(a_refill_leaves_what_it_does_not_need) {
   struct heap *owner = unit_heap_attach();
   struct pool *pool = heap_pool(owner);
-  alloc_all(2000, 64);
+  unit_alloc(blocks, 2000, 64);
   struct heap *freer = unit_heap_attach();
-  for (unsigned i = 0; i < 2000; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, 2000);
   outbox_send_all(freer);
   unit_heap_become(owner);
   size_t in_flight = atomic_load(&pool->inbox_bytes), in_bins = bins_content(owner).bytes;
   heap_flush_all(owner); /* takes the mail too */
   assert_false(inbox_has_mail(pool));
   assert_true(in_flight > 100 * KIB && in_bins > 0);
-  alloc_all(2000, 64);
+  unit_alloc(blocks, 2000, 64);
   unit_heap_become(freer);
-  for (unsigned i = 0; i < 2000; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, 2000);
   outbox_send_all(freer);
   unit_heap_become(owner);
   for (unsigned cls = hak_class_of(64); bin_count(owner, cls) > 0;)
@@ -594,7 +569,7 @@ UNIT_TEST(a_refill_leaves_what_it_does_not_need) {
 
 UNIT_TEST(the_owner_takes_its_mail_before_anything_else) {
   struct heap *owner = unit_heap_attach();
-  alloc_all(100, 64);
+  unit_alloc(blocks, 100, 64);
   void *mailed[50];
   struct heap *freer = unit_heap_attach();
   for (unsigned i = 0; i < 50; i++)
@@ -677,7 +652,7 @@ UNIT_TEST(one_call_moves_few_blocks) {
   assert_true(heap->bin_state[hak_class_of(16)].slots > 16 * BLOCKS_MAX);
   assert_in_range(most.refilled, 1, BLOCKS_MAX);
   assert_in_range(most.flushed, 1, 2 * BLOCKS_MAX); /* its own, of bins that shrink, of bins that follow the slabs */
-  alloc_all(COUNT, 16);
+  unit_alloc(blocks, COUNT, 16);
   struct heap *freer = unit_heap_attach();
   for (size_t i = 0; i < COUNT; i++) {
     hak_free(blocks[i]);
@@ -692,8 +667,7 @@ UNIT_TEST(one_call_moves_few_blocks) {
     note_call(heap, heap);
   }
   assert_in_range(most.envelopes, ENVELOPES_OF_SENDER + 1, ENVELOPES_OF_REFILL);
-  for (size_t i = 0; i < 20; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, 20);
   heap_flush_all(heap);
   UNIT_HEAP_VALID(heap);
 }
@@ -704,7 +678,7 @@ UNIT_TEST(bins_hold_no_more_for_received_blocks) {
   enum { SENT = 40, TURNS = 300 };
   struct heap *heap = unit_heap_attach();
   for (unsigned turn = 0; turn < TURNS; turn++) {
-    alloc_all(SENT, 8000);
+    unit_alloc(blocks, SENT, 8000);
     test_thread_run(free_all_and_end, (void *)SENT);
     assert_int_equal(turns_of_bins(heap), 0);
   }

@@ -10,7 +10,6 @@
 #include "unit.h"
 
 #include "api/alloc.h"
-#include "os/os.h"
 
 #define BLOCKS 4000u
 #define BYTES 1000u

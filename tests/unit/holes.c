@@ -5,12 +5,7 @@
  * when the next one is due, when its slab is in use again. The test must fail then.
  *     unit-holes wide | late
  */
-#include "heap/ids.h"
 #include "unit.h"
-
-#include "budget/usage.h"
-#include "os/os.h"
-#include "reclaim/reclaim.h"
 
 static _Atomic uint64_t purges;
 
@@ -64,9 +59,7 @@ static struct block *make(uint64_t *seed) {
   size_t size = sizeof(struct block) + test_random(seed) % sizes_max[test_random(seed) % 8];
   if (test_random(seed) % 512 == 0)
     size += HAK_SMALL_MAX;
-  struct block *block = hak_malloc(size);
-  if (block == NULL)
-    abort();
+  struct block *block = CHECK_GOT(hak_malloc(size));
   block->size = size;
   for (size_t i = 0; i < word_count(size); i++)
     block->words[i] = word(block, i);
@@ -112,10 +105,7 @@ static void *purge_on(void *argument) {
       reclaim_round((enum reclaim_depth)(test_random(&seed) % 3), NULL);
     else
       hak_trim(0);
-#ifdef HAK_DEBUG
-    if (test_random(&seed) % 16 == 0 && (!extents_are_valid()))
-      atomic_store(&broken, true);
-#endif
+    UNIT_DEBUG(if (test_random(&seed) % 16 == 0 && !extents_are_valid()) atomic_store(&broken, true));
   }
   return NULL;
 }
@@ -137,8 +127,7 @@ UNIT_TEST(live_blocks_keep_their_contents) {
 
 /* Afterwards every slab is found again, and closes: none stayed out of its list. */
 UNIT_TEST(nothing_is_lost) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   hak_trim(0);
   hak_trim(0);
   size_t slab_bytes = 0, taken_bytes = 0;

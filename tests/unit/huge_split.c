@@ -5,7 +5,6 @@
 #include "unit.h"
 
 #include "../cgroup/group.h"
-#include "os/os.h"
 
 #define LIMIT_BYTES ((size_t)256 << 20)
 #define PAGES 32u

@@ -2,17 +2,8 @@
  * alignment, zeroes. */
 #include "unit.h"
 
-#include "base/counters.h"
-#include "budget/usage.h"
-#include "large/big_cache.h"
-#include "large/large.h"
 #include "large/range.h"
-#include "os/os.h"
 #include "pages/arena.h"
-#include "pages/page_map.h"
-
-#include <errno.h>
-#include <sys/mman.h>
 
 #define GIB ((size_t)1 << 30)
 #define MAPPING_BYTES (32 * MIB) /* objects from here on are mappings */
@@ -97,9 +88,7 @@ static void assert_pattern(const char *object, size_t bytes) {
 
 static void valid(void) {
   UNIT_EXTENTS_VALID();
-#ifdef HAK_DEBUG
-  assert_true(big_cache_is_valid());
-#endif
+  UNIT_VALID(big_cache_is_valid());
 }
 
 static int nothing_held(void **state) {
@@ -430,10 +419,7 @@ UNIT_TEST_BETWEEN(free_memory_is_used_first, nothing_held, nothing_held) {
 UNIT_TEST_BETWEEN(a_mapping_needs_one_row, nothing_held, nothing_held) {
   size_t before = map_bytes(), bytes = 9 * GIB;
   char *object = TEST_EMULATED ? NULL : alloc(bytes, 16);
-  if (object == NULL) {
-    print_message("skipped: the system promises no more than it has; an emulator takes minutes afterwards\n");
-    skip();
-  }
+  unit_skip_if(object == NULL, "the system promises no more than it has; an emulator takes minutes afterwards");
   assert_true(map_bytes() - before <= sizeof(struct map_leaf) + MIB / 2);
   const size_t offsets[] = {UNIT_BYTES, ROW_BYTES - 1, ROW_BYTES, LEAF_BYTES, 2 * LEAF_BYTES, bytes - 1};
   for (unsigned i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
@@ -1040,13 +1026,12 @@ UNIT_TEST(what_shrinks_without_memory_shrinks_in_place) {
 static void resize_to_the_same_size(void *unused) {
   (void)unused;
   usage_note_refusal(UNIT_BYTES);
-  if (!usage_is_short())
-    _exit(2);
+  CHECK(usage_is_short());
   for (size_t size = 300000; size < 8 * MIB; size += size / 16) {
     unsigned char *object = hak_malloc(size);
     size_t bytes = large_bytes(object);
-    if (hak_realloc(object, size) != object || hak_realloc(object, size - 1) != object || large_bytes(object) != bytes)
-      _exit(1);
+    CHECK(hak_realloc(object, size) == object && hak_realloc(object, size - 1) == object &&
+          large_bytes(object) == bytes);
     hak_free(object);
   }
 }

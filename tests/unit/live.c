@@ -3,17 +3,12 @@
  * not tell of his changes: both must fail. */
 #include "unit.h"
 
-#include "hakmem/hakmem.h"
 #include "inspect/shared.h"
-#include "large/big_cache.h"
 #include "live/large_sites.h"
 #include "live/live.h"
-#include "os/os.h"
 #include "tools/live_read.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/mman.h>
 
 #define READERS 8
 #define WRITERS 3

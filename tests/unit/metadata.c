@@ -2,9 +2,6 @@
  * free, and what is there for good is zero. Control `wide`: a purge that takes a page too many. */
 #include "unit.h"
 
-#include "os/os.h"
-#include "pages/metadata.h"
-
 #define PIECES 4000
 #define STEPS unit_rounds(60000, 1)
 #define STEPS_A_TRIM 6000

@@ -5,11 +5,7 @@
  */
 #include "unit.h"
 
-#include "large/big_cache.h"
 #include "os/nodes.h"
-#include "os/os.h"
-#include "pages/page_map.h"
-#include "reclaim/reclaim.h"
 #include "tree.h"
 
 #include <sched.h>
@@ -84,23 +80,18 @@ static void row_check(void *argument) {
   os_nodes_count(root);
   unsigned opened = world.opened;
   os_nodes_count(root);
-  if (errno != 4711 || world.opened != opened)
-    _exit(1);
-  if (os_nodes() != row->nodes || (row->nodes == 1 && os_node() != 0))
-    _exit(10 + (int)os_nodes());
+  CHECK(errno == 4711 && world.opened == opened);
+  CHECK_SAY(os_nodes() == row->nodes && (row->nodes > 1 || os_node() == 0), "%u nodes", os_nodes());
   for (int cpu = 0; cpu < 4 && row->nodes > 1; cpu++) {
     pretended_cpu = world.allowed_cpu = cpu;
-    if (os_cpus_add() != (unsigned)cpu + 1)
-      _exit(20 + cpu);
+    CHECK(os_cpus_add() == (unsigned)cpu + 1);
     for (int node = 0; node < (int)row->nodes; node++) {
       unsigned cpus = 0;
       for (int other = 0; other <= cpu; other++)
         cpus += row->of_cpu[other] == node;
-      if (os_cpus_of_node((unsigned)node) != cpus)
-        _exit(30 + cpu);
+      CHECK_SAY(os_cpus_of_node((unsigned)node) == cpus, "processor %d", cpu);
     }
-    if ((int)os_node() != row->of_cpu[cpu])
-      _exit(40 + cpu);
+    CHECK_SAY((int)os_node() == row->of_cpu[cpu], "processor %d", cpu);
   }
 }
 
@@ -151,11 +142,9 @@ UNIT_TEST_BETWEEN(nodes_are_counted, NULL, forget_tree) {
     }
     if (row.stat)
       put("/proc/self/stat", row.stat);
-    char said[100];
-    int status = unit_in_child(row_check, &row, said, sizeof said);
-    if (status != 0)
-      print_message("row %u, way %u: %d\n", i / 3, i % 3, WEXITSTATUS(status));
-    assert_int_equal(status, 0);
+    char said[512];
+    if (unit_in_child(row_check, &row, said, sizeof said) != 0)
+      fail_msg("row %u, way %u: %s", i / 3, i % 3, said);
   }
   world.interrupt = world.by_byte = false;
 }
@@ -167,12 +156,11 @@ static void threads_come(void *unused) {
   for (unsigned i = 1; i <= THREADS; i++) {
     world.allowed_cpu = i < SECOND ? 0 : i < THIRD ? 1 : 2;
     unit_heap_attach();
-    if (i < SECOND && pool_count() > 1)
-      _exit(1);
-    if (i == 2 * SECOND && pool_count() != 2)
-      _exit(2);
+    CHECK(i >= SECOND || pool_count() == 1);
+    CHECK(i != 2 * SECOND || pool_count() == 2);
   }
-  _exit(pool_count() != 3 ? 3 : world.asked > THREADS * 2 / 3 ? 4 : 0);
+  CHECK(pool_count() == 3);
+  CHECK(world.asked <= THREADS * 2 / 3);
 }
 
 /* After many threads in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads
@@ -307,17 +295,12 @@ UNIT_TEST(extents_serve_their_node_first) {
   }
   assert_in_range(of_first_node, 3, 3 * COUNT - 3);
   assert_int_equal(usage_held(), held);
-  for (unsigned i = 0; i < 3 * COUNT; i++)
-    hak_free(all[i]);
+  unit_free(all, 3 * COUNT);
   UNIT_EXTENTS_VALID();
   unit_pools_clear();
 }
 
-static void look(struct heap *heap) {
-  assert_true(slow_path_begin());
-  heap_follow_node(heap);
-  slow_path_end();
-}
+static void look(struct heap *heap) { UNIT_SLOWLY(heap_follow_node(heap)); }
 
 UNIT_TEST(a_heap_follows_its_thread) {
   enum { BLOCKS = 500, BYTES = 64 };
@@ -326,8 +309,7 @@ UNIT_TEST(a_heap_follows_its_thread) {
   struct heap *heap = heap_on(0);
   for (unsigned i = 0; i < BLOCKS; i++)
     *(blocks[i] = hak_malloc(BYTES)) = (char)i;
-  for (unsigned i = 0; i < BLOCKS / 2; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, BLOCKS / 2);
   /* One that goes to and fro stays. */
   for (unsigned i = 0; i < 10 * LOOKS_FIRST; i++) {
     pretended_cpu = i % LOOKS_FIRST != 0;
@@ -366,10 +348,8 @@ UNIT_TEST(slow_paths_look) {
   struct heap *heap = heap_on(0);
   pretended_cpu = 1;
   for (unsigned round = 0; round < ROUNDS && node_of_heap(heap) == 0; round++) {
-    for (unsigned i = 0; i < BLOCKS; i++)
-      assert_non_null(blocks[i] = hak_malloc(512));
-    for (unsigned i = 0; i < BLOCKS; i++)
-      hak_free(blocks[i]);
+    unit_alloc(blocks, BLOCKS, 512);
+    unit_free(blocks, BLOCKS);
   }
   assert_int_equal(node_of_heap(heap), 1);
   unit_pools_clear();
@@ -388,11 +368,7 @@ static bool run_on(int cpu) {
   return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-static void give_all_back(void) {
-  assert_true(slow_path_begin());
-  reclaim_all();
-  slow_path_end();
-}
+static void give_all_back(void) { UNIT_SLOWLY(reclaim_all()); }
 
 static void *run_on_both(void *argument) {
   struct runner *runner = argument;
@@ -418,14 +394,10 @@ static void *run_on_both(void *argument) {
 
 /* On real processors. */
 UNIT_TEST(threads_on_two_processors) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   cpu_set_t before;
   assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-  if (!CPU_ISSET(0, &before) || !CPU_ISSET(1, &before)) {
-    print_message("skipped: processors 0 and 1 may not be used\n");
-    skip();
-  }
+  unit_skip_if(!CPU_ISSET(0, &before) || !CPU_ISSET(1, &before), "processors 0 and 1 may not be used");
   pthread_barrier_t both;
   struct runner runners[2] = {{.both = &both, .cpus = {0, 1}}, {.both = &both, .cpus = {1, 0}}};
   assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
@@ -451,8 +423,7 @@ static void *end_on(void *cpu) {
 }
 
 UNIT_TEST(a_thread_adopts_a_heap_of_its_node) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   const void *ended = test_thread_run(end_on, (void *)1);
   assert_ptr_not_equal(heap_on(0), ended);
   assert_ptr_equal(heap_on(1), ended);
@@ -460,17 +431,13 @@ UNIT_TEST(a_thread_adopts_a_heap_of_its_node) {
 }
 
 static void child_check(void *unused) {
-  if (os_nodes() != 2)
-    _exit(1);
+  CHECK(os_nodes() == 2);
   pretended_cpu = 1;
-  if (node_of_heap(unit_heap_attach()) != 1)
-    _exit(2);
+  CHECK(node_of_heap(unit_heap_attach()) == 1);
   pretended_cpu = 0;
-  if (node_of_heap(unit_heap_attach()) != 0)
-    _exit(3);
+  CHECK(node_of_heap(unit_heap_attach()) == 0);
   give_all_back(); /* node 1's resident memory would come before fresh memory */
-  if (extent_node_of(hak_malloc(300000)) != 0)
-    _exit(4);
+  CHECK(extent_node_of(hak_malloc(300000)) == 0);
 }
 
 UNIT_TEST(a_forks_child_knows_the_nodes) {

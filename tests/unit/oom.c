@@ -11,21 +11,11 @@
  *     unit-oom commit | move | map
  */
 #include "heap/envelope.h"
-#include "heap/ids.h"
 #include "unit.h"
-
-#include "large/big_cache.h"
-#include "os/os.h"
-#include "pages/metadata.h"
-
-#include <sys/resource.h>
 
 enum fault { FAULT_ONCE, FAULT_SOME, FAULT_ALWAYS, FAULT_KINDS };
 static const char *const fault_names[FAULT_KINDS] = {"alone", "and 7 more", "and all after it"};
 #define SOME 8
-
-enum lie { LIE_NONE, LIE_COMMIT, LIE_MOVE, LIE_MAP };
-static enum lie lie;
 
 static struct {
   enum fault fault;
@@ -46,7 +36,7 @@ static bool refused(void) {
 TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   static _Atomic(void *) last;
   if (refused())
-    return lie == LIE_MAP ? atomic_load(&last) : NULL;
+    return unit_lies("map") ? atomic_load(&last) : NULL;
   void *mapped = __real_os_map(size, alignment);
   if (size < ROW_BYTES) /* not the page map's leaves */
     atomic_store(&last, mapped);
@@ -56,14 +46,14 @@ TEST_WRAP(void *, os_reserve, size_t size, size_t alignment) {
   return refused() ? NULL : __real_os_reserve(size, alignment);
 }
 TEST_WRAP(bool, os_commit, void *address, size_t size) {
-  return refused() ? lie == LIE_COMMIT : __real_os_commit(address, size);
+  return refused() ? unit_lies("commit") : __real_os_commit(address, size);
 }
 TEST_WRAP(bool, os_resize, void *address, size_t size, size_t size_wanted) {
   return !refused() && __real_os_resize(address, size, size_wanted);
 }
 TEST_WRAP(void *, os_move, void *address, size_t size, size_t size_wanted) {
   if (refused())
-    return lie == LIE_MOVE ? __real_os_map(size_wanted, UNIT_BYTES) : NULL;
+    return unit_lies("move") ? __real_os_map(size_wanted, UNIT_BYTES) : NULL;
   return __real_os_move(address, size, size_wanted);
 }
 
@@ -169,6 +159,11 @@ static void drop(struct holder *holder, unsigned i) {
   holder->live[i] = holder->live[--holder->count];
 }
 
+static void drop_to(struct holder *holder, unsigned count) {
+  while (holder->count > count)
+    drop(holder, holder->count - 1);
+}
+
 static void verify_all(const struct holder *holder) {
   for (unsigned i = 0; i < holder->count; i++)
     verify(&holder->live[i], holder->live[i].size);
@@ -191,8 +186,7 @@ static void work_in_thread(struct holder *own, struct holder *others) {
     size_t size = 16 + i * 13 % 2000;
     HOLD(own, size, hak_malloc(size));
   }
-  while (others->count > 0) /* through envelopes, to their owner */
-    drop(others, others->count - 1);
+  drop_to(others, 0); /* through envelopes, to their owner */
   while (own->count > 200)
     drop(own, own->count / 2);
 }
@@ -205,10 +199,8 @@ static void *thread_body(void *argument) {
 }
 
 static void run_thread(size_t index) {
-  pthread_t thread;
   use_up_tables();
-  CHECK(pthread_create(&thread, NULL, thread_body, (void *)index) == 0);
-  CHECK(pthread_join(thread, NULL) == 0);
+  test_thread_run(thread_body, (void *)index);
 }
 
 static void small_and_mid(void) {
@@ -254,8 +246,7 @@ static void mappings(void) {
     resize(&mine, i, 36000000);
   }
   for (unsigned i = 0; i < 2; i++) {
-    while (mine.count > first)
-      drop(&mine, mine.count - 1);
+    drop_to(&mine, first);
     hold_zeroed(&mine, 35000000);
   }
 }
@@ -274,8 +265,7 @@ static void bins_grow(void) {
   unsigned first = mine.count;
   for (unsigned i = 0; i < 3000; i++)
     HOLD(&mine, 48, hak_malloc(48));
-  while (mine.count > first)
-    drop(&mine, mine.count - 1);
+  drop_to(&mine, first);
 }
 
 static void hand_over(unsigned blocks) {
@@ -290,23 +280,18 @@ static void many_slabs(void) {
   unsigned first = mine.count;
   for (unsigned i = 0; i < 100; i++)
     HOLD(&mine, 250000, hak_malloc(250000));
-  while (mine.count > first)
-    drop(&mine, mine.count - 1);
+  drop_to(&mine, first);
   hak_trim(0);
 }
 
 static void books_must_be_whole(void) {
   for (uint32_t id = 1; id <= heap_count(); id++) {
-#ifdef HAK_DEBUG
     struct heap *heap = heap_by_id(id);
     lock_take(&heap_pool(heap)->lock);
-    CHECK(heap_is_valid(heap));
+    UNIT_DEBUG(CHECK(heap_is_valid(heap)));
     lock_give(&heap_pool(heap)->lock);
-#endif
   }
-#ifdef HAK_DEBUG
-  CHECK(extents_are_valid() && big_cache_is_valid());
-#endif
+  UNIT_DEBUG(CHECK(extents_are_valid() && big_cache_is_valid()));
 }
 
 static void scenario(void *argument) {
@@ -325,8 +310,7 @@ static void scenario(void *argument) {
   many_slabs();
   verify_all(&mine);
   verify_all(&of_thread[0]);
-  while (of_thread[0].count > 0) /* a dead thread's blocks */
-    drop(&of_thread[0], of_thread[0].count - 1);
+  drop_to(&of_thread[0], 0); /* a dead thread's blocks */
   large();
   run_thread(2);
   verify_all(&mine);
@@ -345,8 +329,7 @@ static void scenario(void *argument) {
   CHECK(mine.refusals + handed_over.refusals + of_thread[0].refusals == 0);
   struct holder *holders[] = {&mine, &handed_over, &of_thread[0], &of_thread[1], &of_thread[2]};
   for (unsigned i = 0; i < sizeof holders / sizeof holders[0]; i++)
-    while (holders[i]->count > 0)
-      drop(holders[i], holders[i]->count - 1);
+    drop_to(holders[i], 0);
   if (heap_current())
     outbox_send_all(heap_current());
   hak_trim(0);
@@ -388,29 +371,21 @@ static void run_all(enum fault fault) {
   }
 }
 
-static void one_call_fails(void **state) { run_all(FAULT_ONCE); }
-static void a_few_calls_fail(void **state) { run_all(FAULT_SOME); }
-static void memory_stays_out(void **state) { run_all(FAULT_ALWAYS); }
-static int with_tables_used_up(void **state) {
+UNIT_TEST(one_call_fails) { run_all(FAULT_ONCE); }
+UNIT_TEST(a_few_calls_fail) { run_all(FAULT_SOME); }
+UNIT_TEST(memory_stays_out) { run_all(FAULT_ALWAYS); }
+UNIT_TEST(all_of_it_with_tables_used_up) {
   tables_used_up = true;
-  return 0;
+  for (enum fault fault = FAULT_ONCE; fault < FAULT_KINDS; fault++)
+    run_all(fault);
 }
 
-int main(int argc, char **argv) {
+static void begin(void) {
   unit_alone();
-  static const char *const lies[] = {"", "commit", "move", "map"};
-  for (unsigned i = 1; argc > 1 && i < 4; i++)
-    if (strcmp(argv[1], lies[i]) == 0)
-      lie = (enum lie)i;
-  if (lie != LIE_NONE) { /* what is handed out twice may also end in a loop: 5 s of CPU for each child */
+  if (*unit_word) { /* what is handed out twice may also end in a loop: 5 s of CPU for each child */
     setrlimit(RLIMIT_CPU, &(struct rlimit){5, 5});
-    const struct CMUnitTest control[] = {cmocka_unit_test(one_call_fails)};
-    return cmocka_run_group_tests(control, NULL, NULL);
+    unit_test_count = 1;
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_call_fails),   cmocka_unit_test(a_few_calls_fail),
-      cmocka_unit_test(memory_stays_out), cmocka_unit_test_setup(one_call_fails, with_tables_used_up),
-      cmocka_unit_test(a_few_calls_fail), cmocka_unit_test(memory_stays_out),
-  };
-  return cmocka_run_group_tests(tests, NULL, NULL);
 }
+
+UNIT_MAIN(begin())

@@ -9,8 +9,6 @@
 #include "os/text_file.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define FILE_BYTES ((size_t)3000)
@@ -288,10 +286,7 @@ UNIT_TEST(files_of_others) {
   enum { OTHER = 65534 };
   struct stat status;
   put_before();
-  if (geteuid() != 0) {
-    print_message("skipped: only root can make a file of another user\n");
-    skip();
-  }
+  unit_skip_if(geteuid() != 0, "only root can make a file of another user");
   assert_int_equal(chown(path, OTHER, OTHER), 0);
   assert_int_equal(chmod(folder, 01777), 0);
   assert_int_equal(replace(), OS_FILE_DENIED);
@@ -391,10 +386,7 @@ UNIT_TEST(links_that_others_may_change) {
 UNIT_TEST(links_of_others) {
   enum { OTHER = 65534 };
   char name[NAME_BYTES];
-  if (geteuid() != 0) {
-    print_message("skipped: only root can make a link of another user\n");
-    skip();
-  }
+  unit_skip_if(geteuid() != 0, "only root can make a link of another user");
   links_begin();
   assert_int_equal(lchown(link_name, OTHER, OTHER), 0);
   assert_int_equal(replace_through(), OS_FILE_LINK);
@@ -455,8 +447,7 @@ UNIT_TEST(into_an_open_file) {
 
 static void limited(void *unused) {
   struct rlimit limit = {100, 100};
-  if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || os_file_replace(path, after, FILE_BYTES) != OS_FILE_NO_SPACE)
-    _exit(1);
+  CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0 && os_file_replace(path, after, FILE_BYTES) == OS_FILE_NO_SPACE);
 }
 
 UNIT_TEST(a_limit_of_file_size_sends_no_signal) {
@@ -482,9 +473,8 @@ UNIT_TEST(a_field_behind_a_long_line) {
 static void gone_folder(void *unused) {
   char name[NAME_BYTES + 8], out[NAME_BYTES];
   snprintf(name, sizeof name, "%.200s/gone", folder);
-  if (mkdir(name, 0700) != 0 || chdir(name) != 0 || rmdir(name) != 0 || os_path_absolute("a", out, sizeof out) ||
-      !os_path_absolute("/a", out, sizeof out))
-    _exit(1);
+  CHECK(mkdir(name, 0700) == 0 && chdir(name) == 0 && rmdir(name) == 0);
+  CHECK(!os_path_absolute("a", out, sizeof out) && os_path_absolute("/a", out, sizeof out));
 }
 
 UNIT_TEST(paths) {

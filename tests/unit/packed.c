@@ -4,8 +4,6 @@
 #include "unit.h"
 
 #include "large/packed.h"
-#include "os/os.h"
-#include "pages/page_map.h"
 
 #define BLOCKS 600
 #define STEPS unit_rounds(60000, 1)
@@ -81,9 +79,7 @@ UNIT_TEST(blocks_keep_their_content) {
       drop(i);
     if (step % STEPS_A_PURGE == 0) {
       packed_purge();
-#ifdef HAK_DEBUG
-      assert_true(packed_is_valid());
-#endif
+      UNIT_VALID(packed_is_valid());
     }
   }
   for (unsigned i = 0; i < BLOCKS; i++)

@@ -2,10 +2,6 @@
  * the others, and everything that is asked of the system must be in whole pages of that size. */
 #include "unit.h"
 
-#include "os/os.h"
-#include "pages/metadata.h"
-#include "pages/page_map.h"
-
 #include <malloc.h>
 
 static size_t page_bytes = 4096;

@@ -1,11 +1,6 @@
 /* page_map: any address may be looked up; what is set is read back, also over a leaf's border. */
 #include "unit.h"
 
-#include "os/os.h"
-#include "pages/page_map.h"
-
-#include <sys/mman.h>
-
 UNIT_TEST(foreign_addresses_read_as_none) {
   int on_stack = 0;
   static int in_data;

@@ -23,11 +23,7 @@ static void reuse(struct policy_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
   policy_arm_taken(arm, NULL, &c, PAGES, *now_ms);
 }
 
-static void valid(const struct policy_arm *arm) {
-#ifdef HAK_DEBUG
-  assert_true(policy_arm_is_valid(arm));
-#endif
-}
+static void valid(const struct policy_arm *arm) { UNIT_VALID(policy_arm_is_valid(arm)); }
 
 static int64_t sum_of_ratings(const struct policy_arm *arm) {
   int64_t sum = 0;

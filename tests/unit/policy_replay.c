@@ -3,9 +3,6 @@
 #include "unit.h"
 
 #include "adapt/policy_engine.h"
-#include "hakmem/hakmem.h"
-#include "large/large.h"
-#include "os/os.h"
 
 #define EVENTS_MAX 65536u
 #define DELAY_LEADER KEEP_1S /* of the default delay */
@@ -77,10 +74,9 @@ static void small_blocks(uint64_t *random) {
   static void *blocks[BLOCKS];
   for (unsigned turn = 0; turn < 6; turn++) {
     for (unsigned i = 0; i < BLOCKS; i++)
-      assert_non_null(blocks[i] = hak_malloc((size_t)1 << (4 + test_random(random) % 9)));
+      blocks[i] = hak_malloc((size_t)1 << (4 + test_random(random) % 9));
     now_ms += 20;
-    for (unsigned i = 0; i < BLOCKS; i++)
-      hak_free(blocks[i]);
+    unit_free(blocks, BLOCKS);
     hak_trim(0); /* bins and empty slabs go */
     now_ms += 700;
   }

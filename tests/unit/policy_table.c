@@ -22,11 +22,7 @@ static void begin(struct fixture *f, uint32_t arms) {
   policy_table_begin(&f->table, f->places, arms, &c, KEEP_1S);
 }
 
-static void valid(const struct fixture *f) {
-#ifdef HAK_DEBUG
-  assert_true(policy_table_is_valid(&f->table));
-#endif
-}
+static void valid(const struct fixture *f) { UNIT_VALID(policy_table_is_valid(&f->table)); }
 
 static void end(struct fixture *f) {
   valid(f);

@@ -5,8 +5,6 @@
 
 #include "heap/envelope.h"
 #include "os/nodes.h"
-#include "os/os.h"
-#include "pages/metadata.h"
 #include "threads/watch.h"
 
 #include <stdatomic.h>
@@ -52,12 +50,10 @@ UNIT_TEST(heaps_of_a_pool_free_each_others_blocks) {
   assert_ptr_equal(heap_pool(taker), heap_pool(freer));
   assert_ptr_not_equal(taker, freer);
   unit_heap_become(taker);
-  for (unsigned i = 0; i < BLOCKS; i++)
-    assert_non_null(blocks[i] = hak_malloc(BYTES));
+  unit_alloc(blocks, BLOCKS, BYTES);
   unit_heap_become(freer);
   size_t freed = usage_freed();
-  for (unsigned i = 0; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, BLOCKS);
   /* What bins took counts as freed: the background thread comes for what ended threads leave in bins. */
   assert_true(usage_freed() - freed >= bins_content(freer).bytes);
   assert_int_equal(atomic_load(&freer->outbox.open_bytes), 0);
@@ -76,11 +72,7 @@ UNIT_TEST(heaps_of_a_pool_free_each_others_blocks) {
   unit_pools_clear();
 }
 
-static void flush_current(void) {
-  assert_true(slow_path_begin());
-  heap_flush_all(heap_current());
-  slow_path_end();
-}
+static void flush_current(void) { UNIT_SLOWLY(heap_flush_all(heap_current())); }
 
 /* The heap that owns the block flushes last: what the other one sent is there by then. */
 static void free_in_both(void *heaps) {
@@ -111,18 +103,15 @@ static void two_pools(struct heap *two[2]) {
   unit_option("HAKMEM_POOLS", "2");
   for (unsigned i = 0; i < 2; i++) {
     two[i] = unit_heap_attach();
-    for (unsigned j = 0; j < BLOCKS; j++)
-      assert_non_null(blocks[j] = hak_malloc(BYTES));
-    for (unsigned j = 0; j < BLOCKS; j++)
-      hak_free(blocks[j]);
+    unit_alloc(blocks, BLOCKS, BYTES);
+    unit_free(blocks, BLOCKS);
   }
   assert_ptr_not_equal(heap_pool(two[0]), heap_pool(two[1]));
   assert_true(entries_are_alike(heap_pool(two[0])->slabs.key, heap_pool(two[1])->slabs.key));
   if (unit_lies("strange"))
     two[1]->front.key = KEY_OF_NONE;
   unit_heap_become(two[0]);
-  for (unsigned i = 0; i < BLOCKS; i++)
-    assert_non_null(blocks[i] = hak_malloc(BYTES));
+  unit_alloc(blocks, BLOCKS, BYTES);
   unit_heap_become(two[1]);
 }
 
@@ -156,10 +145,8 @@ UNIT_TEST(bins_keep_blocks_of_other_pools) {
 
   /* An overflow by its own pool's block makes room: the others go into envelopes, its own into slabs. */
   void *own[BLOCKS];
-  for (unsigned i = 0; i < BLOCKS; i++)
-    assert_non_null(own[i] = hak_malloc(BYTES));
-  for (unsigned i = 0; i < BLOCKS; i++)
-    hak_free(own[i]);
+  unit_alloc(own, BLOCKS, BYTES);
+  unit_free(own, BLOCKS);
   UNIT_HEAP_VALID(two[1]);
   flush_current();
   UNIT_HEAP_VALID(two[1]);
@@ -182,10 +169,8 @@ UNIT_TEST(free_blocks_of_other_pools_serve) {
     for (unsigned i = 0; i < 2; i++)
       two[i] = unit_heap_attach();
     unit_heap_become(two[0]);
-    for (unsigned i = 0; i < BLOCKS; i++)
-      assert_non_null(blocks[i] = hak_malloc(bytes));
-    for (unsigned i = 1; i < BLOCKS; i++)
-      hak_free(blocks[i]);
+    unit_alloc(blocks, BLOCKS, bytes);
+    unit_free(blocks + 1, BLOCKS - 1);
     flush_current();
     unit_heap_become(two[1]);
     uint64_t opened = heap_pool(two[1])->slabs.counters.slabs_opened;
@@ -194,13 +179,11 @@ UNIT_TEST(free_blocks_of_other_pools_serve) {
     held[0] = hak_malloc(bytes);
     assert_int_equal(heap_pool(two[1])->slabs.counters.slabs_opened, opened + 1);
     lock_give(&heap_pool(two[0])->lock);
-    for (unsigned i = 1; i < MANY; i++)
-      assert_non_null(held[i] = hak_malloc(bytes));
+    unit_alloc(held + 1, MANY - 1, bytes);
     assert_int_equal(slab_set_taken_bytes(&heap_pool(two[0])->slabs) > taken, !is_short);
     UNIT_HEAP_VALID(two[1]);
     hak_free(blocks[0]);
-    for (unsigned i = 0; i < MANY; i++)
-      hak_free(held[i]);
+    unit_free(held, MANY);
     unit_pools_clear();
   }
 }
@@ -210,8 +193,7 @@ UNIT_TEST(free_blocks_of_other_pools_serve) {
 UNIT_TEST(blocks_of_others_stay_if_memory_is_out) {
   struct heap *two[2];
   two_pools(two);
-  for (unsigned i = 0; i < 4; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, 4);
   size_t kept = others_in_bin(two[1]);
   assert_int_equal(kept, 4);
   no_metadata();
@@ -221,17 +203,14 @@ UNIT_TEST(blocks_of_others_stay_if_memory_is_out) {
   assert_int_equal(bins_content(two[1]).blocks, kept);
   UNIT_HEAP_VALID(two[1]);
   struct pool *left = heap_pool(two[1]);
-  assert_true(slow_path_begin());
-  assert_false(heap_move(two[1], pool_attach())); /* not with blocks in its bins */
-  slow_path_end();
+  UNIT_SLOWLY(assert_false(heap_move(two[1], pool_attach()))); /* not with blocks in its bins */
   assert_ptr_equal(heap_pool(two[1]), left);
   pool_unlock(heap_pool(two[0]));
   flush_current(); /* straight into their slabs */
   assert_int_equal(bins_content(two[1]).blocks, 0);
   assert_int_equal(heap_pool(two[0])->slabs.taken_bytes, (BLOCKS - kept) * BYTES + bins_content(two[0]).bytes);
   has_no_metadata = false;
-  for (unsigned i = 4; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks + 4, BLOCKS - 4);
   unit_pools_clear();
 }
 
@@ -253,8 +232,7 @@ UNIT_TEST(a_dead_heap_keeps_blocks_that_stay) {
   unit_sweep();
   assert_false(heap_is_owned(two[1]->id));
   assert_int_equal(bins_content(two[1]).blocks, 0);
-  for (unsigned i = 1; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks + 1, BLOCKS - 1);
   unit_pools_clear();
 }
 
@@ -263,8 +241,7 @@ UNIT_TEST(a_double_free_through_two_pools_is_found) {
   struct heap *two[2];
   two_pools(two);
   unit_must_die(free_in_both, two, "double free of block ", blocks[0], "");
-  for (unsigned i = 0; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, BLOCKS);
   unit_pools_clear();
 }
 
@@ -297,11 +274,9 @@ UNIT_TEST(heaps_spread_over_the_pools) {
 static void hand_over(struct heap *taker, struct heap *freer, unsigned rounds) {
   for (unsigned round = 0; round < rounds; round++) {
     unit_heap_become(taker);
-    for (unsigned i = 0; i < BLOCKS; i++)
-      assert_non_null(blocks[i] = hak_malloc(BYTES));
+    unit_alloc(blocks, BLOCKS, BYTES);
     unit_heap_become(freer);
-    for (unsigned i = 0; i < BLOCKS; i++)
-      hak_free(blocks[i]);
+    unit_free(blocks, BLOCKS);
   }
 }
 
@@ -354,11 +329,9 @@ UNIT_TEST(a_new_bin_holds_few_blocks) {
   uint64_t refills = heap->counters.refills;
   assert_non_null(held[0] = hak_malloc(LONG_BYTES));
   assert_in_range(bins_content(heap).blocks, 0, 1);
-  for (unsigned i = 1; i < BLOCKS; i++)
-    assert_non_null(held[i] = hak_malloc(LONG_BYTES));
+  unit_alloc(held + 1, BLOCKS - 1, LONG_BYTES);
   assert_in_range(heap->counters.refills - refills, 1, BLOCKS / 6); /* used more, it holds more */
-  for (unsigned i = 0; i < BLOCKS; i++)
-    hak_free(held[i]);
+  unit_free(held, BLOCKS);
   UNIT_HEAP_VALID(heap);
   unit_pools_clear();
 }
@@ -377,8 +350,7 @@ UNIT_TEST(a_crowd_keeps_little) {
     assert_ptr_not_equal(heap_pool(taker), heap_pool(freer));
     assert_int_equal(pool_is_crowded(heap_pool(freer)), round == 1);
     unit_heap_become(taker);
-    for (unsigned i = 0; i < BLOCKS; i++)
-      assert_non_null(blocks[i] = hak_malloc(LONG_BYTES));
+    unit_alloc(blocks, BLOCKS, LONG_BYTES);
     unit_heap_become(freer);
     kept_bytes[round] = 0;
     for (unsigned i = 0; i < BLOCKS; i++) {
@@ -394,22 +366,18 @@ UNIT_TEST(a_crowd_keeps_little) {
 static void *allocate_and_end(void *unused) {
   for (unsigned i = 0; i < BLOCKS; i++)
     blocks[i] = hak_malloc(16 + i * 20);
-  for (unsigned i = 0; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, BLOCKS);
   return heap_pool(heap_current());
 }
 
 UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *self = unit_heap_attach();
   assert_ptr_equal(test_thread_run(allocate_and_end, NULL), heap_pool(self));
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 2);
   assert_true(heap_pool(self)->slabs.taken_bytes > 0);
-  assert_true(slow_path_begin());
-  heaps_sweep_all(false);
-  slow_path_end();
+  unit_sweep();
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 1);
   assert_int_equal(heap_pool(self)->slabs.taken_bytes, 0);
   unit_pools_clear();
@@ -420,8 +388,7 @@ UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
 static void *left_blocks[LEFT_BLOCKS];
 
 static void *leave_blocks(void *unused) {
-  for (unsigned i = 0; i < LEFT_BLOCKS; i++)
-    left_blocks[i] = hak_malloc(LONG_BYTES);
+  unit_alloc(left_blocks, LEFT_BLOCKS, LONG_BYTES);
   return unused;
 }
 
@@ -442,24 +409,18 @@ static void *look_at_pools(void *unused) {
 /* A thread that sends an envelope to a pool without heaps cannot drain it while another one holds the pool's lock. Then
  * that one does. */
 UNIT_TEST(mail_to_a_pool_without_heaps_does_not_stay) {
-  if (!unit_ends_are_noticed())
-    skip();
+  unit_needs_ends();
   unit_option("HAKMEM_POOLS", "2");
   struct heap *self = unit_heap_attach();
   unit_heap_become(self);
   for (unsigned round = unit_rounds(1200, 10); round > 0; round--) {
     pthread_t looker;
     test_thread_run(leave_blocks, NULL);
-    assert_true(slow_path_begin());
-    heaps_sweep_all(false);
-    slow_path_end();
+    unit_sweep();
     is_looked_enough = false;
     test_threads_start(&looker, 1, look_at_pools, NULL, 0);
-    for (unsigned i = 0; i < LEFT_BLOCKS; i++)
-      hak_free(left_blocks[i]);
-    assert_true(slow_path_begin());
-    heap_flush_all(self);
-    slow_path_end();
+    unit_free(left_blocks, LEFT_BLOCKS);
+    UNIT_SLOWLY(heap_flush_all(self));
     is_looked_enough = true;
     test_threads_join(&looker, 1);
     for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
@@ -498,8 +459,7 @@ UNIT_TEST(mail_to_a_pool_that_gets_no_heap_does_not_stay) {
   for (struct heap *heap = heap_from(1, false); heap; heap = heap_from(heap->id + 1, false))
     lifeline_drop(&heap->lifeline);
   unit_heap_become(sender);
-  for (unsigned i = 1; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks + 1, BLOCKS - 1);
   unit_pools_clear();
 }
 
@@ -515,8 +475,7 @@ UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   struct pool *pool = heap_pool(other);
   assert_ptr_equal(heap_pool(holder), pool);
   assert_non_null(blocks[0] = hak_malloc(BYTES)); /* fills a bin of `other` */
-  for (unsigned i = 2; i < BLOCKS; i++)
-    assert_non_null(blocks[i] = hak_malloc(LONG_BYTES));
+  unit_alloc(blocks + 2, BLOCKS - 2, LONG_BYTES);
   lock_take(&pool->lock);
   clock_moves = true;
   assert_non_null(blocks[1] = hak_malloc(BYTES * 5));
@@ -566,13 +525,10 @@ UNIT_TEST(a_thread_keeps_its_heap_if_there_is_no_other) {
 
 static void check_child(void *pool) {
   for (struct pool *each = pool_next(NULL); each; each = pool_next(each))
-    if (atomic_load(&each->heaps) != (each == pool ? 1 : 0))
-      _exit(1);
-  if (pools_heaps() != 1)
-    _exit(3);
+    CHECK(atomic_load(&each->heaps) == (each == pool ? 1 : 0));
+  CHECK(pools_heaps() == 1);
   for (unsigned i = 0; i < BLOCKS; i++)
-    if ((blocks[i] = hak_malloc(BYTES)) == NULL)
-      _exit(2);
+    blocks[i] = CHECK_GOT(hak_malloc(BYTES));
 }
 
 UNIT_TEST(a_forks_child_keeps_one_heap) {

@@ -7,13 +7,10 @@
  */
 #include "unit.h"
 
-#include "os/os.h"
 #include "profile/pprof.h"
 #include "profile/proto.h"
 
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/resource.h>
 
 #define FILE_BYTES_MAX ((size_t)16 << 20)
 #define STACKS 300u

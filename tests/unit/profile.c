@@ -4,9 +4,6 @@
 #include "count/tally.h"
 #include "unit.h"
 
-#include "hakmem/hakmem.h"
-#include "heap/slow_path.h"
-#include "large/large.h"
 #include "profile/profile.h"
 
 static struct hak_stats stats(void) {
@@ -65,8 +62,7 @@ UNIT_TEST(live_bytes_are_true_within_3_percent) {
     blocks[i] = NULL;
   }
   expect_within(stats().profile_live_bytes, live_bytes() - before, 5);
-  for (unsigned i = 0; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, BLOCKS);
   assert_int_equal(stats().profile_live_bytes, 0); /* none was forgotten */
   assert_int_equal(stats().profile_samples, 0);
   assert_int_equal(hak_profile_stop(), 0);
@@ -177,8 +173,7 @@ UNIT_TEST(a_profile_begins_empty) {
   uint64_t samples = stats().profile_samples;
   hak_free(hak_malloc(MIB)); /* nothing is sampled */
   assert_int_equal(stats().profile_samples, samples);
-  for (unsigned i = 0; i < 1000; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, 1000);
   assert_int_equal(stats().profile_samples, 0);
   UNIT_HEAP_VALID(heap_current());
   UNIT_EXTENTS_VALID();
@@ -220,9 +215,7 @@ UNIT_TEST(a_sample_that_comes_late_is_none) {
   start(1);
   assert_int_equal(hak_profile_stop(), 0);
   hak_free(other); /* no sample is left: from now on frees of large objects are not looked at */
-  assert_true(slow_path_begin());
-  profile_add(heap_current(), object, MIB, 1, 0);
-  slow_path_end();
+  UNIT_SLOWLY(profile_add(heap_current(), object, MIB, 1, 0));
   hak_free(object);
   assert_int_equal(stats().profile_samples, 0);
   assert_int_equal(stats().profile_live_bytes, 0);

@@ -4,19 +4,12 @@
  * Positive control: with `fork`, a fork does not wait for those in a slow path. The test must fail then; it forks more
  * often, because on a busy machine the threads may sleep at most forks.
  */
-#include "heap/ids.h"
 #include "unit.h"
 
-#include "budget/usage.h"
-#include "large/big_cache.h"
-#include "reclaim/reclaim.h"
+TEST_WRAP(bool, gate_shut, void) { return unit_lies("fork") || __real_gate_shut(); }
 
-#include <time.h>
-
-static bool lie;
-
-TEST_WRAP(bool, gate_shut, void) { return lie || __real_gate_shut(); }
-
+#define THREADS 3u
+static pthread_t threads[THREADS];
 static _Atomic bool ending;
 
 static void *reclaim_on(void *argument) {
@@ -40,8 +33,7 @@ static void drop(unsigned i) {
   if (live[i].block == NULL)
     return;
   for (size_t b = 0; b < live[i].size; b += 64)
-    if (live[i].block[b] != (unsigned char)(i + b))
-      _exit(7);
+    CHECK(live[i].block[b] == (unsigned char)(i + b));
   hak_free(live[i].block);
   live[i].block = NULL;
 }
@@ -54,9 +46,7 @@ static void take(unsigned i, uint64_t *seed) {
                                                    : dice < 122 ? 2
                                                    : dice < 126 ? 3
                                                                 : dice - 122];
-  live[i].block = hak_malloc(live[i].size);
-  if (live[i].block == NULL)
-    _exit(8);
+  live[i].block = CHECK_GOT(hak_malloc(live[i].size));
   for (size_t b = 0; b < live[i].size; b += 64)
     live[i].block[b] = (unsigned char)(i + b);
 }
@@ -87,31 +77,29 @@ static void account(void) {
   say("open slabs", slab_bytes);
   say("taken", usage_taken());
   say("free", usage_free());
-#ifdef HAK_DEBUG
-  say("invalid", !extents_are_valid() || !big_cache_is_valid());
-#endif
+  UNIT_DEBUG(say("invalid", !extents_are_valid() || !big_cache_is_valid()));
 }
 
 static void child(void *argument) {
   uint64_t seed = *(uint64_t *)argument;
-  alarm(lie ? 3 : 100);
+  if (*unit_word)
+    alarm(3);
   stir(&seed, 2000);
   for (unsigned i = 0; i < LIVE; i++)
     drop(i);
   account();
 }
 
-static void children_find_everything_whole(void **state) {
-  if (!unit_forks_are_followed())
-    skip();
+UNIT_TEST(children_find_everything_whole) {
+  unit_needs_forks();
   uint64_t seed = UNIT_SEED;
-  for (unsigned fork = 0; fork < unit_rounds(lie ? 1000 : 50, 20); fork++) {
+  for (unsigned fork = 0; fork < unit_rounds(*unit_word ? 1000 : 50, 20); fork++) {
     stir(&seed, 1500);
     unit_passes_in_child(child, &seed);
   }
 }
 
-static void threads_trim_at_a_time(void **state) {
+UNIT_TEST(threads_trim_at_a_time) {
   uint64_t seed = UNIT_SEED + 1;
   for (unsigned round = 0; round < unit_rounds(20, 20); round++) {
     stir(&seed, 3000);
@@ -119,29 +107,17 @@ static void threads_trim_at_a_time(void **state) {
   }
 }
 
-static void everything_goes_back(void **state) {
+UNIT_TEST(everything_goes_back) {
   for (unsigned i = 0; i < LIVE; i++)
     drop(i);
   atomic_store(&ending, true);
-}
-
-static void rounds_keep_what_is_asked_for(void **state) {
-  enum { COUNT = 40, BYTES = 1 << 20 };
-  static void *blocks[COUNT];
-  for (unsigned i = 0; i < COUNT; i++)
-    memset(blocks[i] = hak_malloc(BYTES), 1, BYTES);
-  for (unsigned i = 0; i < COUNT; i++)
-    hak_free(blocks[i]);
-  assert_true(usage_free() >= (size_t)COUNT * BYTES / 2);
-  hak_trim((size_t)10 << 20);
-  assert_true(usage_free() <= (size_t)10 << 20);
-  hak_trim(0);
-  assert_int_equal(usage_free(), 0);
-  assert_int_equal(hak_trim(0), 0); /* nothing is left */
+  test_threads_join(threads, THREADS);
+  unit_option("HAKMEM_PURGE_DELAY_MS", "1000");
+  unit_option("HAKMEM_KEEP_MB", "512");
 }
 
 /* Memory that is free goes at once under pressure, but what is freed afterwards may stay again. */
-static void pressure_passes(void **state) {
+UNIT_TEST(pressure_passes) {
   reclaim_round(RECLAIM_AGED, NULL);
   size_t keep = usage_keep();
   assert_true(keep >= (size_t)512 << 20);
@@ -154,29 +130,25 @@ static void pressure_passes(void **state) {
   assert_true(usage_keep() >= (size_t)512 << 20); /* an eighth of what is taken moves it a little */
 }
 
-int main(int argc, char **argv) {
+UNIT_TEST(rounds_keep_what_is_asked_for) {
+  enum { COUNT = 40, BYTES = 1 << 20 };
+  static void *blocks[COUNT];
+  for (unsigned i = 0; i < COUNT; i++)
+    memset(blocks[i] = hak_malloc(BYTES), 1, BYTES);
+  unit_free(blocks, COUNT);
+  assert_true(usage_free() >= (size_t)COUNT * BYTES / 2);
+  hak_trim((size_t)10 << 20);
+  assert_true(usage_free() <= (size_t)10 << 20);
+  hak_trim(0);
+  assert_int_equal(usage_free(), 0);
+  assert_int_equal(hak_trim(0), 0); /* nothing is left */
+}
+
+static void begin(void) {
   unit_alone();
-  lie = argc > 1;
-  pthread_t threads[3];
   unit_option("HAKMEM_PURGE_DELAY_MS", "0");
   unit_option("HAKMEM_KEEP_MB", "0");
-  for (uintptr_t i = 0; i < 3; i++)
-    if (pthread_create(&threads[i], NULL, reclaim_on, (void *)(i + 1)) != 0)
-      return 1;
-  const struct CMUnitTest many[] = {
-      cmocka_unit_test(children_find_everything_whole),
-      cmocka_unit_test(threads_trim_at_a_time),
-      cmocka_unit_test(everything_goes_back),
-  };
-  int failed = cmocka_run_group_tests(many, NULL, NULL);
-  atomic_store(&ending, true);
-  for (unsigned i = 0; i < 3; i++)
-    pthread_join(threads[i], NULL);
-  unit_option("HAKMEM_PURGE_DELAY_MS", "1000");
-  unit_option("HAKMEM_KEEP_MB", "512");
-  const struct CMUnitTest alone[] = {
-      cmocka_unit_test(pressure_passes),
-      cmocka_unit_test(rounds_keep_what_is_asked_for),
-  };
-  return failed + cmocka_run_group_tests(alone, NULL, NULL);
+  test_threads_start(threads, THREADS, reclaim_on, (void *)1, 1);
 }
+
+UNIT_MAIN(begin())

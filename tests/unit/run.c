@@ -1,14 +1,6 @@
 /* run: runs against a shadow, complete search, and what slabs and large objects leave each other. */
 #include "unit.h"
 
-#include "budget/usage.h"
-#include "large/large.h"
-#include "os/os.h"
-#include "pages/page_map.h"
-#include "pages/run.h"
-
-#include <sys/resource.h>
-
 #define RUNS_MAX 400u
 
 struct run {
@@ -298,10 +290,7 @@ UNIT_TEST_FIRST(fresh_runs_are_populated) {
   os_populate(mapping, bytes);
   bool can_populate = os_resident_bytes(mapping, bytes) == bytes;
   os_unmap(mapping, bytes);
-  if (!can_populate) {
-    print_message("skipped: the kernel does not populate ranges, or the emulator\n");
-    skip();
-  }
+  unit_skip_if(!can_populate, "the kernel does not populate ranges, or the emulator");
   struct run plain = take(1), populated = {.base = run_take(1, true), .order = 1};
   usage_move_end(bytes);
   assert_int_equal(os_resident_bytes(plain.base, bytes), 0);
@@ -370,22 +359,21 @@ UNIT_TEST(the_rest_of_a_dense_page_joins) {
   assert_all_free();
 }
 
+static void take_without_address_space(void *unused) {
+  unsigned of_other = 0;
+  setrlimit(RLIMIT_AS, &(struct rlimit){0});
+  for (char *run; (run = run_take(0, false)) != NULL; usage_move_end(UNIT_BYTES))
+    of_other += extent_bank_of(run) == EXTENT_HUGE;
+  CHECK(of_other >= ROW_UNITS);
+}
+
 /* Where address space is out, free memory of the bank for huge pages serves too, though no slab asks for such pages. */
 UNIT_TEST(address_space_of_the_other_bank_serves) {
   struct extent spare = extent_take(EXTENT_HUGE, EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
   assert_non_null(spare.base);
   assert_int_equal(extent_bank_of(spare.base), EXTENT_HUGE);
   extent_give(spare, 0, USAGE_PROMISED);
-  pid_t child = test_fork();
-  if (child == 0) {
-    const struct rlimit none = {0};
-    unsigned of_other = 0;
-    setrlimit(RLIMIT_AS, &none);
-    for (char *run; (run = run_take(0, false)) != NULL; usage_move_end(UNIT_BYTES))
-      of_other += extent_bank_of(run) == EXTENT_HUGE;
-    _exit(of_other >= ROW_UNITS ? 0 : 1);
-  }
-  test_child_passes(child);
+  unit_passes_in_child(take_without_address_space, NULL);
   assert_all_free();
 }
 

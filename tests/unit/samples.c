@@ -5,7 +5,6 @@
  */
 #include "unit.h"
 
-#include "os/os.h"
 #include "profile/samples.h"
 
 #define STACKS 40u
@@ -26,11 +25,7 @@ TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   return is_refused ? NULL : __real_os_map(size, alignment);
 }
 
-static void valid(const struct samples *samples) {
-#ifdef HAK_DEBUG
-  assert_true(samples_are_valid(samples));
-#endif
-}
+static void valid(const struct samples *samples) { UNIT_VALID(samples_are_valid(samples)); }
 
 /* --- the reckoning --- */
 

@@ -4,9 +4,6 @@
 #include "unit.h"
 
 #include "api/alloc.h"
-#include "os/os.h"
-
-#include <sys/resource.h>
 
 static long interrupted_call; /* the handler runs in this one, counted from 1 */
 static long calls;
@@ -32,26 +29,20 @@ static void allocate_and_free(void) {
   const size_t sizes[] = {0, 100, 1000, 30000, 262144, 300000, 3000000};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     unsigned char *block = hak_malloc(sizes[i]);
-    if (block == NULL || hak_usable_size(block) < sizes[i])
-      _exit(1);
+    CHECK(block != NULL && hak_usable_size(block) >= sizes[i]);
     memset(block, 0x77, sizes[i]);
     unsigned char *more = hak_realloc(block, sizes[i] * 2 + 1);
-    if (more == NULL || (sizes[i] > 0 && more[sizes[i] - 1] != 0x77))
-      _exit(1);
+    CHECK(more != NULL && (sizes[i] == 0 || more[sizes[i] - 1] == 0x77));
     hak_free(more);
   }
   hak_free(hak_malloc(300000));                             /* an odd number of units */
   for (size_t size = 16; size < 200000; size += size / 4) { /* what stands in for a block is longer than its class */
-    void *block = hak_malloc(size);
-    if (block == NULL)
-      _exit(1);
-    free_sized_slow(block, size);
+    free_sized_slow(CHECK_GOT(hak_malloc(size)), size);
   }
   for (size_t alignment = 32; alignment <= HAK_SMALL_MAX; alignment *= 2) {
     char *block = test_opaque(hak_aligned_alloc(alignment, 10));
     char *odd = hak_malloc(300000);
-    if (block == NULL || ((uintptr_t)block & (alignment - 1)) != 0)
-      _exit(2);
+    CHECK(block != NULL && ((uintptr_t)block & (alignment - 1)) == 0);
     hak_free(odd);
     hak_free(block);
   }
@@ -60,8 +51,7 @@ static void allocate_and_free(void) {
 static void handler(int number) {
   int kept = errno;
   allocate_and_free();
-  for (unsigned i = 0; i < 64; i++)
-    hak_free(early[i]);
+  unit_free(early, 64);
   handled = 1;
   errno = kept;
 }
@@ -73,7 +63,6 @@ static void scenario(void *n) {
   static unsigned char *live[LIVE];
   static const size_t sizes[] = {16, 700, 20000, 262144};
   setrlimit(RLIMIT_CORE, &(struct rlimit){0});
-  alarm(100);
   options_parse("HAKMEM_PROFILE", 14, "lean"); /* purges at once */
   options_parse("HAKMEM_KEEP_MB", 14, "0");
   for (unsigned i = 0; i < 64; i++)
@@ -90,16 +79,12 @@ static void scenario(void *n) {
     }
     for (unsigned i = 0; i < LIVE; i++) {
       for (unsigned b = 0; b < 16; b++)
-        if (live[i][b] != (unsigned char)i)
-          _exit(1);
+        CHECK(live[i][b] == (unsigned char)i);
       hak_free(live[i]);
     }
     extents_release(ROW_BYTES);
   }
-#ifdef HAK_DEBUG
-  if (!heap_is_valid(heap_current()) || !extents_are_valid())
-    _exit(1);
-#endif
+  UNIT_DEBUG(CHECK(heap_is_valid(heap_current()) && extents_are_valid()));
   _exit(handled ? 0 : 3);
 }
 
@@ -117,31 +102,23 @@ UNIT_TEST(a_handler_may_run_in_any_system_call_of_the_slow_path) {
 }
 
 static void in_slow_path_by_hand(void *unused) {
-  alarm(100);
   void *blocks[1000];
   for (unsigned i = 0; i < 1000; i++)
     blocks[i] = hak_malloc(48);
   struct heap *heap = heap_current();
-  struct heap *other = unit_heap_attach();
+  unit_heap_attach();
   void *remote = hak_malloc(48);
-  (void)other;
   unit_heap_become(heap);
-  if (!slow_path_begin())
-    _exit(1);
+  CHECK(slow_path_begin());
   lock_take(&heap_pool(heap)->lock);
   allocate_and_free();
-  for (unsigned i = 0; i < 1000; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, 1000);
   hak_free(remote);
-  if (hak_trim(0) != 0)
-    _exit(1);
+  CHECK(hak_trim(0) == 0);
   lock_give(&heap_pool(heap)->lock);
   slow_path_end();
   allocate_and_free();
-#ifdef HAK_DEBUG
-  if (!heap_is_valid(heap))
-    _exit(1);
-#endif
+  UNIT_DEBUG(CHECK(heap_is_valid(heap)));
 }
 
 UNIT_TEST(the_slow_path_is_not_entered_twice) { unit_passes_in_child(in_slow_path_by_hand, NULL); }

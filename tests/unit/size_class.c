@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include "base/doubling.h"
-#include "budget/usage.h"
 #include "slab/slab.h"
 
 UNIT_TEST(sizes_grow_and_are_multiples_of_16) {

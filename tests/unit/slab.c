@@ -1,10 +1,6 @@
 /* slab: order of blocks, choice of slabs, when slabs open and close, and the bugs a give notices. */
 #include "unit.h"
 
-#include "os/os.h"
-#include "pages/metadata.h"
-#include "pages/page_map.h"
-
 #define BLOCKS_MAX 4096u
 
 static struct slab_set set = {.key = 77u << HAK_ENTRY_ID_SHIFT};
@@ -144,10 +140,7 @@ UNIT_TEST_FIRST(only_slabs_of_small_blocks_are_populated) {
   slab_set_give(&set, cls, small, size_classes[cls].block_count * (size_t)20);
   slab_set_give(&set, large_cls, large, size_classes[large_cls].block_count * (size_t)20);
   slab_set_close_empty(&set);
-  if (resident == 0) {
-    print_message("skipped: the kernel does not populate ranges, or the emulator\n");
-    skip();
-  }
+  unit_skip_if(resident == 0, "the kernel does not populate ranges, or the emulator");
   assert_int_equal(resident, class_slab_bytes(cls));
 }
 

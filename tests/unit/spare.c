@@ -2,10 +2,7 @@
  * one class, each other's blocks too, and no block is given out twice. */
 #include "unit.h"
 
-#include "budget/usage.h"
 #include "threads/spare.h"
-
-#include "../threads.h"
 
 #include <stdatomic.h>
 

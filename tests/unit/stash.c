@@ -6,15 +6,10 @@
  */
 #include "unit.h"
 
-#include "base/counters.h"
 #include "heap/heap.h"
-#include "heap/slow_path.h"
-#include "large/large.h"
 #include "large/range.h"
 #include "large/stash.h"
-#include "os/os.h"
 #include "reclaim/due.h"
-#include "reclaim/reclaim.h"
 
 #define RANGE (3 * MIB / 2)
 #define BYTES (RANGE - LARGE_COLOR_ROOM) /* a request that takes such a range */
@@ -62,8 +57,7 @@ static void ask(size_t bytes, unsigned count) {
     assert_non_null(objects[i]);
     memset(objects[i], 1, min_size(bytes, 4096));
   }
-  for (unsigned i = 0; i < count; i++)
-    hak_free(objects[i]);
+  unit_free(objects, count);
 }
 
 static void forget_sites(void) {
@@ -83,8 +77,7 @@ static int stay_small(void **state) {
   void *objects[16];
   for (unsigned i = 0; i < 16; i++)
     objects[i] = test_opaque(hak_malloc((20 + 8 * (i & 1)) * MIB)); /* changing, so they become extents */
-  for (unsigned i = 0; i < 16; i++)
-    hak_free(objects[i]);
+  unit_free(objects, 16);
   assert_true(usage_free() >= 256 * MIB);
   return due_is_big();
 }
@@ -107,8 +100,7 @@ UNIT_TEST_BETWEEN(short_lengths_need_no_steady_site, empty, empty) {
       before = takes();
     for (unsigned i = 0; i < COUNT; i++)
       objects[i] = take((2 + i % LENGTHS * APART) * UNIT_BYTES - LARGE_COLOR_ROOM);
-    for (unsigned i = 0; i < COUNT; i++)
-      hak_free(objects[i]);
+    unit_free(objects, COUNT);
     if (round == 0)
       assert_int_equal(stash_bytes(), 0);
   }
@@ -268,8 +260,7 @@ UNIT_TEST_BETWEEN(a_place_may_change_its_length, empty, empty) {
     for (unsigned round = 0; round < 3; round++) {
       for (unsigned j = 0; j < COUNT; j++)
         objects[j] = take_elsewhere(length_number(i) - LARGE_COLOR_ROOM);
-      for (unsigned j = 0; j < COUNT; j++)
-        hak_free(objects[j]);
+      unit_free(objects, COUNT);
     }
   }
   assert_int_not_equal(place->units, UNITS);
@@ -344,8 +335,7 @@ static void free_again(void *object) { hak_free(object); }
 static void resize_freed(void *object) { (void)!test_opaque(hak_realloc(object, 2 * BYTES)); }
 
 UNIT_TEST_BETWEEN(a_second_free_is_found, empty, empty) {
-  if (!unit_forks_are_followed())
-    skip();
+  unit_needs_forks();
   habit(BYTES, 1);
   char *object = take(BYTES);
   hak_free(object);
@@ -481,8 +471,7 @@ static void child(void *argument) {
 }
 
 UNIT_TEST_BETWEEN(a_forked_child_has_it, empty, empty) {
-  if (!unit_forks_are_followed())
-    skip();
+  unit_needs_forks();
   habit(BYTES, 1);
   void *object = take(BYTES);
   hak_free(object);
@@ -591,8 +580,7 @@ UNIT_TEST_BETWEEN(many_stashes_are_seldom_added_up, empty, empty) {
   for (unsigned i = 0; i < OBJECTS; i++)
     objects[i] = take(SHORT);
   assert_in_range(atomic_load(&sums) - before, 0, OBJECTS / 10 + os_milliseconds() - since_ms);
-  for (unsigned i = 0; i < OBJECTS; i++)
-    hak_free(objects[i]);
+  unit_free(objects, OBJECTS);
 }
 
 /* Nor does a row of slabs, or of mappings, search them while they are empty. */
@@ -608,8 +596,7 @@ UNIT_TEST_BETWEEN(empty_stashes_are_not_searched, empty, empty) {
   for (unsigned i = 0; i < BLOCKS; i++)
     blocks[i] = take(60000);
   assert_in_range(atomic_load(&searches) - before, 0, BLOCKS / 80);
-  for (unsigned i = 0; i < BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, BLOCKS);
   uint64_t since_ms = os_milliseconds();
   before = atomic_load(&searches) + atomic_load(&sums);
   for (unsigned i = 0; i < MAPPINGS; i++)

@@ -15,21 +15,14 @@
 #include "unit.h"
 
 #include "checked/checked_cache.h"
-#include "hakmem/hakmem.h"
 #include "heap/envelope.h"
-#include "heap/ids.h"
-#include "large/large.h"
 #include "large/range.h"
-#include "os/os.h"
-#include "pages/page_map.h"
 #include "threads/deferred.h"
 
-#include <sys/mman.h>
 #include <ucontext.h>
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(HAK_TSAN)
 
-static bool is_open;
 static bool is_armed;
 static bool is_checked;
 static volatile long steps, acts;
@@ -54,18 +47,14 @@ static struct handled {
 
 static void drop(struct handled *k) {
   for (size_t i = 0; i < k->size; i += i < 64 ? 1 : 509)
-    if (k->block[i] != k->mark) {
-      dprintf(2, "the handler's block of %zu bytes lost its content\n", k->size);
-      _exit(9);
-    }
+    CHECK_SAY(k->block[i] == k->mark, "the handler's block of %zu bytes lost its content", k->size);
   hak_free(k->block);
   k->block = NULL;
 }
 
 static void keep(struct handled *k, size_t size, unsigned char mark) {
-  k->block = hak_malloc(size);
-  if (k->block == NULL || hak_usable_size(k->block) < size)
-    _exit(8);
+  k->block = CHECK_GOT(hak_malloc(size));
+  CHECK(hak_usable_size(k->block) >= size);
   k->size = size;
   k->mark = mark;
   memset(k->block, mark, size);
@@ -82,9 +71,7 @@ static void act(void) {
     drop(k);
   keep(k, sizes[acts % (sizeof sizes / sizeof sizes[0])], (unsigned char)(0x80 | acts));
   if (acts % 64 == 3) {
-    k->block = hak_realloc(k->block, k->size * 2);
-    if (k->block == NULL)
-      _exit(8);
+    k->block = CHECK_GOT(hak_realloc(k->block, k->size * 2));
     memset(k->block, k->mark, k->size *= 2);
   }
   if (acts % 16384 == 5) { /* a large one */
@@ -113,7 +100,7 @@ static void on_step(int number) {
   int kept_errno = errno;
   if (is_checked) {
     act_checked();
-  } else if (is_open) {
+  } else if (unit_lies("open")) {
     uintptr_t thread = hak_thread;
     struct hak_front *self = hak_self;
     hak_self = heap_current() ? &heap_current()->front : self;
@@ -167,19 +154,14 @@ static void stepped_free(void *block) {
 }
 
 static void put(unsigned i, size_t size) {
-  live[i] = stepped_malloc(size);
+  live[i] = CHECK_GOT(stepped_malloc(size));
   live_size[i] = size;
-  if (live[i] == NULL)
-    _exit(8);
   memset(live[i], (int)(i & 0x7f), size < 64 ? size : 64);
 }
 
 static void take(unsigned i) {
   for (size_t b = 0; b < live_size[i] && b < 64; b++)
-    if (live[i][b] != (i & 0x7f)) {
-      dprintf(2, "the program's block of %zu bytes lost its content\n", live_size[i]);
-      _exit(9);
-    }
+    CHECK_SAY(live[i][b] == (i & 0x7f), "the program's block of %zu bytes lost its content", live_size[i]);
   stepped_free(live[i]);
   live[i] = NULL;
 }
@@ -200,8 +182,7 @@ static void large_ones(unsigned objects) {
   step_begin();
   live[last] = hak_realloc(live[last], live_size[last] + 70000); /* the last one grows where it lies */
   step_end();
-  if (live[last] == NULL)
-    _exit(8);
+  CHECK(live[last] != NULL);
   for (unsigned i = 0; i < objects; i++)
     take(i);
   put(0, (size_t)33 << 20); /* a mapping */
@@ -236,15 +217,10 @@ static void end(void) {
     hak_free(early[--early_count]);
   small_ones();
   hak_trim(0);
-  if (deferred_waits())
-    _exit(7);
-#ifdef HAK_DEBUG
+  CHECK(!deferred_waits());
   for (uint32_t id = 1; id <= heap_count(); id++)
-    if (!heap_is_valid(heap_by_id(id)))
-      _exit(6);
-  if (!extents_are_valid())
-    _exit(6);
-#endif
+    UNIT_DEBUG(CHECK(heap_is_valid(heap_by_id(id))));
+  UNIT_DEBUG(CHECK(extents_are_valid()));
   size_t taken = 0;
   for (uint32_t id = 1; id <= heap_count(); id++) {
     unit_heap_become(heap_by_id(id));
@@ -252,20 +228,12 @@ static void end(void) {
   }
   for (uint32_t id = 1; id <= heap_count(); id++)
     taken += slab_set_taken_bytes(&heap_pool(heap_by_id(id))->slabs);
-  if (taken != 0) {
-    dprintf(2, "%zu bytes of blocks were lost\n", taken);
-    _exit(5);
-  }
-  if (acts < 10000) {
-    dprintf(2, "only %ld steps of %ld were in slow paths\n", acts, steps);
-    _exit(4);
-  }
+  CHECK_SAY(taken == 0, "%zu bytes of blocks were lost", taken);
+  CHECK_SAY(acts >= 10000, "only %ld steps of %ld were in slow paths", acts, steps);
 }
 
 static void scenario(void *unused) {
-  alarm(300);
   unit_option("HAKMEM_PROFILE", "lean"); /* gives back at once */
-  unit_option("HAKMEM_BACKGROUND", "off");
   for (early_count = 0; early_count < EARLY; early_count++)
     early[early_count] = hak_malloc(early_count % 3 ? 100 : 2000);
   signal(SIGTRAP, on_step);
@@ -291,7 +259,6 @@ static void check_blocks(void) {
 }
 
 static void scenario_checked(void *unused) {
-  alarm(300);
   check_blocks();
   signal(SIGTRAP, on_step);
   is_armed = is_checked = true;
@@ -309,8 +276,7 @@ static void on_step_resize(int number) {
   if (!thread_is_busy())
     return;
   of_handler = hak_realloc(of_handler, acts++ % 2 ? 40 : 3000);
-  if (of_handler == NULL || !thread_is_busy())
-    _exit(8);
+  CHECK(of_handler != NULL && thread_is_busy());
 }
 
 static void heap_churn(hak_heap *heap) {
@@ -325,8 +291,6 @@ static void heap_churn(hak_heap *heap) {
 
 /* The handler's block belongs to no hak_heap, while the thread works for one or has it as its default. */
 static void scenario_resize(void *unused) {
-  alarm(300);
-  unit_option("HAKMEM_BACKGROUND", "off");
   hak_heap *heap = hak_heap_new(0);
   of_handler = hak_malloc(40);
   signal(SIGTRAP, on_step_resize);
@@ -339,8 +303,7 @@ static void scenario_resize(void *unused) {
   hak_heap_destroy(heap);
   memset(of_handler, 1, 40);
   hak_free(of_handler);
-  if (acts < 1000)
-    _exit(4);
+  CHECK(acts >= 1000);
 }
 
 /* --- what ends beside a foreign address --- */
@@ -354,8 +317,7 @@ static void extents_give_back(void) { extents_purge(purge_by_preset(0, UINT64_MA
 
 /* Its record is a free extent's then, and so it stays when the addresses go. */
 static void end_mapping(void) {
-  if (!range_become_extent(mapping))
-    _exit(8);
+  CHECK(range_become_extent(mapping));
   range_leaves(mapping);
   range_end(mapping, os_milliseconds(), USAGE_LARGE);
   if (is_unmapped)
@@ -373,8 +335,7 @@ static void on_step_of_search(int number, siginfo_t *information, void *context)
 /* Returns false if the search was over before. */
 static bool ends_at_step(long step) {
   char *base = os_map(RANGE_BYTES + UNIT_BYTES, UNIT_BYTES), *foreign = base + RANGE_BYTES;
-  if (base == NULL || !map_cover(base, RANGE_BYTES + UNIT_BYTES))
-    _exit(8);
+  CHECK(base != NULL && map_cover(base, RANGE_BYTES + UNIT_BYTES));
   mapping = range_made(base, RANGE_BYTES, true, false, USAGE_NOWHERE);
   range_entries_set(mapping, step % 2 ? ENTRY_LARGE : ENTRY_LARGE_FREE);
   act_at = step;
@@ -382,10 +343,7 @@ static bool ends_at_step(long step) {
   step_begin();
   uint32_t entry = range_entry_inside(foreign);
   step_end();
-  if (entry != ENTRY_NONE) {
-    dprintf(2, "the foreign address is taken for %u at step %ld\n", entry, act_at);
-    _exit(9);
-  }
+  CHECK_SAY(entry == ENTRY_NONE, "the foreign address is taken for %u at step %ld", entry, act_at);
   bool is_within = steps >= act_at;
   if (!is_within)
     end_mapping();
@@ -395,8 +353,6 @@ static bool ends_at_step(long step) {
 }
 
 static void scenario_foreign(void *unused) {
-  alarm(300);
-  unit_option("HAKMEM_BACKGROUND", "off");
   hak_free(hak_malloc((size_t)33 << 20)); /* the search goes back so far */
   sigaction(SIGTRAP, &(struct sigaction){.sa_sigaction = on_step_of_search, .sa_flags = SA_SIGINFO}, NULL);
   is_armed = true;
@@ -404,8 +360,7 @@ static void scenario_foreign(void *unused) {
     is_unmapped = i == 1;
     for (long step = 1; ends_at_step(step);)
       step++;
-    if (act_at < 40)
-      _exit(4);
+    CHECK(act_at >= 40);
   }
 }
 
@@ -419,13 +374,11 @@ static void on_step_of_sender(int number) {
     lock_give(&receiver->lock);
     acts++;
   }
-  if (load_relaxed(&receiver->inbox_bytes) > LIVE * 100 || load_relaxed(&receiver->inbox_envelopes) > LIVE)
-    _exit(9);
+  CHECK(load_relaxed(&receiver->inbox_bytes) <= LIVE * 100 && load_relaxed(&receiver->inbox_envelopes) <= LIVE);
 }
 
 /* Another thread may take it between any two instructions: the figures never fall below 0. */
 static void scenario_drained(void *unused) {
-  unit_option("HAKMEM_BACKGROUND", "off");
   struct heap *own = unit_heap_attach(), *other = unit_heap_attach();
   for (unsigned i = 0; i < LIVE; i++)
     put(i, 96);
@@ -438,8 +391,7 @@ static void scenario_drained(void *unused) {
   step_begin();
   hak_trim(0);
   step_end();
-  if (acts < 2)
-    _exit(4);
+  CHECK(acts >= 2);
 }
 
 /* Another thread may make the first leaf of the page map meanwhile. */
@@ -449,7 +401,6 @@ static void on_step_of_free(int number) {
 }
 
 static void scenario_first_leaf(void *step) {
-  unit_option("HAKMEM_BACKGROUND", "off");
   signal(SIGTRAP, on_step_of_free);
   void *foreign = mmap(NULL, UNIT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   act_at = (long)step;
@@ -457,18 +408,15 @@ static void scenario_first_leaf(void *step) {
   step_begin();
   hak_free(foreign);
   step_end();
-  if (of_handler == NULL || map_entry(of_handler) == ENTRY_NONE)
-    _exit(4);
+  CHECK(of_handler != NULL && map_entry(of_handler) != ENTRY_NONE);
 }
 
 static void on_step_counted(int number) { steps++; }
 
 /* However long the longest mapping was, and whatever lies in front of the address. */
 static void scenario_search(void *unused) {
-  unit_option("HAKMEM_BACKGROUND", "off");
   char *in_arena = hak_malloc((size_t)1 << 20), *longest = hak_malloc((size_t)1 << 30);
-  if (in_arena == NULL || longest == NULL)
-    _exit(8);
+  CHECK(in_arena != NULL && longest != NULL);
   hak_free(longest);
   const char *foreign[] = {in_arena + ((size_t)50 << 20), in_arena + ((size_t)800 << 20)};
   signal(SIGTRAP, on_step_counted);
@@ -478,10 +426,7 @@ static void scenario_search(void *unused) {
     step_begin();
     uint32_t entry = range_entry_inside(foreign[i]);
     step_end();
-    if (entry != ENTRY_NONE || steps > 1000) {
-      dprintf(2, "a search takes %ld instructions and finds %u\n", steps, entry);
-      _exit(9);
-    }
+    CHECK_SAY(entry == ENTRY_NONE && steps <= 1000, "it takes %ld instructions and finds %u", steps, entry);
   }
 }
 
@@ -499,12 +444,6 @@ static void on_step_of_owner(int number) {
   pthread_exit(NULL);
 }
 
-static void in_thread(void *(*run)(void *)) {
-  pthread_t thread;
-  if (pthread_create(&thread, NULL, run, NULL) != 0 || pthread_join(thread, NULL) != 0)
-    _exit(8);
-}
-
 static void *send_some(void *unused) {
   hak_free(sent[0]);
   step_begin();
@@ -516,8 +455,6 @@ static void *send_some(void *unused) {
 
 /* Of a thread that ends outside slow paths its heap serves others, whichever instruction was its last. */
 static void scenario_ended(void *unused) {
-  alarm(300);
-  unit_option("HAKMEM_BACKGROUND", "off");
   unit_option("HAKMEM_POOLS", "2");
   signal(SIGTRAP, on_step_of_owner);
   do {
@@ -527,7 +464,7 @@ static void scenario_ended(void *unused) {
     steps = 0;
     has_ended = false;
     is_armed = true;
-    in_thread(send_some);
+    test_thread_run(send_some, NULL);
     is_armed = false;
     hak_trim(0); /* sweeps it */
     for (unsigned i = 0; i < LIVE; i++)
@@ -535,11 +472,9 @@ static void scenario_ended(void *unused) {
     for (unsigned i = 0; i < LIVE; i++)
       take(i);
     for (uint32_t id = 1; id <= heap_count(); id++)
-      if (load_relaxed(&heap_by_id(id)->outbox.open_bytes) != 0)
-        _exit(7);
+      CHECK(load_relaxed(&heap_by_id(id)->outbox.open_bytes) == 0);
   } while (has_ended);
-  if (heap_count() != 2 || act_at < 30)
-    _exit(4);
+  CHECK(heap_count() == 2 && act_at >= 30);
 }
 
 /* One call at a time is made in steps: those that find no drawn block or no room, and a few usual ones. */
@@ -570,10 +505,7 @@ static void *churn_checked(void *unused) {
   }
   for (unsigned i = 0; i < CHECKED; i++) {
     unsigned char *block = checked_blocks[i];
-    if (block[0] != i || block[99] != i) {
-      dprintf(2, "a block lost its content after an end in step %ld of call %u\n", act_at, stepped_call);
-      _exit(9);
-    }
+    CHECK_SAY(block[0] == i && block[99] == i, "after an end in step %ld of call %u", act_at, stepped_call);
     checked_blocks[i] = NULL;
     call_begin(true);
     hak_free(block);
@@ -590,14 +522,14 @@ static bool ends_in_call(bool is_emptied, bool is_swept) {
   call = 0;
   has_ended = false;
   is_armed = true;
-  in_thread(churn_checked);
+  test_thread_run(churn_checked, NULL);
   is_armed = false;
   if (!has_ended)
     return false;
   acts++;
   if (is_swept)
     hak_trim(0);
-  in_thread(churn_checked);
+  test_thread_run(churn_checked, NULL);
   churn_checked(NULL);
   return true;
 }
@@ -605,8 +537,6 @@ static bool ends_in_call(bool is_emptied, bool is_swept) {
 /* The same of a cache of checked blocks, which is empty before or not. The next thread takes it over, or it is swept. All
  * four ways, and each instruction, in long runs; else two ways, and every other one. */
 static void scenario_ended_checked(void *unused) {
-  alarm(300);
-  unit_option("HAKMEM_BACKGROUND", "off");
   check_blocks();
   signal(SIGTRAP, on_step_of_owner);
   churn_checked(NULL);
@@ -615,54 +545,29 @@ static void scenario_ended_checked(void *unused) {
     for (stepped_call = 1; stepped_call < 2 * CHECKED; stepped_call++)
       for (act_at = 1; ends_in_call(way & 1, way & 2);)
         act_at += is_long ? 1 : 2;
-  if (heap_count() != 2 || acts < 250)
-    _exit(4);
+  CHECK(heap_count() == 2 && acts >= 250);
 }
 
-static void a_handler_may_act_at_each_instruction(void **state) { unit_passes_in_child(scenario, NULL); }
-
-static void a_handler_may_resize_while_a_hak_heap_is_used(void **state) { unit_passes_in_child(scenario_resize, NULL); }
-
-static void a_handler_may_act_while_blocks_are_checked(void **state) { unit_passes_in_child(scenario_checked, NULL); }
-
-static void a_thread_may_end_at_each_instruction(void **state) { unit_passes_in_child(scenario_ended, NULL); }
-
-static void a_thread_may_end_while_blocks_are_checked(void **state) {
-  unit_passes_in_child(scenario_ended_checked, NULL);
-}
-
-static void what_ends_beside_a_foreign_address_is_not_taken_for_it(void **state) {
-  unit_passes_in_child(scenario_foreign, NULL);
-}
-
-static void an_envelope_may_be_drained_while_it_is_sent(void **state) { unit_passes_in_child(scenario_drained, NULL); }
-
-static void a_foreign_address_may_be_freed_while_the_first_leaf_is_made(void **state) {
+UNIT_TEST(a_handler_may_act_at_each_instruction) { unit_passes_in_child(scenario, NULL); }
+UNIT_TEST(a_handler_may_resize_while_a_hak_heap_is_used) { unit_passes_in_child(scenario_resize, NULL); }
+UNIT_TEST(a_handler_may_act_while_blocks_are_checked) { unit_passes_in_child(scenario_checked, NULL); }
+UNIT_TEST(a_thread_may_end_at_each_instruction) { unit_passes_in_child(scenario_ended, NULL); }
+UNIT_TEST(a_thread_may_end_while_blocks_are_checked) { unit_passes_in_child(scenario_ended_checked, NULL); }
+UNIT_TEST(what_ends_beside_a_foreign_address_is_not_taken_for_it) { unit_passes_in_child(scenario_foreign, NULL); }
+UNIT_TEST(an_envelope_may_be_drained_while_it_is_sent) { unit_passes_in_child(scenario_drained, NULL); }
+UNIT_TEST(a_foreign_address_may_be_freed_while_the_first_leaf_is_made) {
   for (long step = 1; step <= 30; step++)
     unit_passes_in_child(scenario_first_leaf, (void *)step);
 }
-static void the_search_for_a_mapping_is_short(void **state) { unit_passes_in_child(scenario_search, NULL); }
+UNIT_TEST(the_search_for_a_mapping_is_short) { unit_passes_in_child(scenario_search, NULL); }
 
-int main(int argc, char **argv) {
-  is_open = argc > 1;
+static void begin(void) {
   unit_alone();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_handler_may_act_at_each_instruction),
-      cmocka_unit_test(a_handler_may_resize_while_a_hak_heap_is_used),
-      cmocka_unit_test(a_handler_may_act_while_blocks_are_checked),
-      cmocka_unit_test(a_thread_may_end_at_each_instruction),
-      cmocka_unit_test(a_thread_may_end_while_blocks_are_checked),
-      cmocka_unit_test(what_ends_beside_a_foreign_address_is_not_taken_for_it),
-      cmocka_unit_test(an_envelope_may_be_drained_while_it_is_sent),
-      cmocka_unit_test(a_foreign_address_may_be_freed_while_the_first_leaf_is_made),
-      cmocka_unit_test(the_search_for_a_mapping_is_short),
-  };
-  if (is_open) { /* it concerns the first one only */
-    const struct CMUnitTest opened[] = {tests[0]};
-    return cmocka_run_group_tests(opened, NULL, NULL);
-  }
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  if (*unit_word)
+    unit_test_count = 1; /* the control concerns the first one only */
 }
+
+UNIT_MAIN(begin())
 #else
 int main(void) {
   puts("the processor's trap after each instruction is used on x86-64, without sanitizers");

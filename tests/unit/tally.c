@@ -4,9 +4,6 @@
 #include "heap/bin.h"
 #include "unit.h"
 
-#include "os/os.h"
-#include "pages/page_map.h"
-
 #define THREADS 4u
 #define LIVE 400u
 #define LAST (HAK_CLASS_COUNT - 1)
@@ -136,8 +133,7 @@ UNIT_TEST(counting_starts_and_ends) {
     assert_int_equal(heap_current()->front.split, 0);
     assert_int_equal(heap_current()->front.key, pool_front_key(heap_pool(heap_current())));
   }
-  for (unsigned i = 0; i < 2000; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, 2000);
 }
 
 UNIT_TEST(the_first_and_the_last_class_are_counted) {
@@ -165,8 +161,7 @@ UNIT_TEST(the_first_and_the_last_class_are_counted) {
 static void *handed[HANDED];
 
 static void *free_all(void *unused) {
-  for (unsigned i = 0; i < HANDED; i++)
-    hak_free(handed[i]);
+  unit_free(handed, HANDED);
   return unused;
 }
 
@@ -174,8 +169,7 @@ static void *free_all(void *unused) {
 UNIT_TEST(who_only_frees_is_counted) {
   count_here(true);
   expect_from_here();
-  for (unsigned i = 0; i < HANDED; i++)
-    handed[i] = hak_malloc(100);
+  unit_alloc(handed, HANDED, 100);
   test_thread_run(free_all, NULL);
   expected[hak_class_of(100)] = (struct class_counts){HANDED, HANDED};
   expect_counts();
@@ -189,16 +183,14 @@ static void *free_before_and_after(void *unused) {
   assert_true(heap_current()->outbox.open_bytes > 0);
   count_here(true);
   expect_from_here();
-  for (unsigned i = 300; i < 320; i++)
-    hak_free(handed[i]);
+  unit_free(handed + 300, 320 - 300);
   expected[hak_class_of(100)] = (struct class_counts){0, 20};
   expect_counts();
   return unused;
 }
 
 UNIT_TEST(an_open_envelope_is_counted_from_then_on) {
-  for (unsigned i = 0; i < 320; i++)
-    handed[i] = hak_malloc(100);
+  unit_alloc(handed, 320, 100);
   test_thread_run(free_before_and_after, NULL);
   count_here(false);
 }
@@ -288,7 +280,7 @@ static void in_child(void *argument) {
   for (unsigned i = 0; i < 1000; i++)
     hak_free(test_opaque(hak_malloc(100)));
   heaps_counts(found);
-  _exit(found[hak_class_of(100)].allocated - before[hak_class_of(100)].allocated == 1000 ? 0 : 1);
+  CHECK(found[hak_class_of(100)].allocated - before[hak_class_of(100)].allocated == 1000);
 }
 
 UNIT_TEST(a_child_counts_on) {
@@ -305,24 +297,20 @@ UNIT_TEST(a_split_heap_pops_without_a_lock) {
   count_here(true);
   struct heap *heap = heap_current();
   for (unsigned round = 0; round < 400; round++) { /* those of other tests shrink, and the bin grows */
-    for (unsigned i = 0; i < COUNT; i++)
-      assert_non_null(blocks[i] = hak_malloc(SIZE));
-    for (unsigned i = 0; i < COUNT; i++)
-      hak_free(blocks[i]);
+    unit_alloc(blocks, COUNT, SIZE);
+    unit_free(blocks, COUNT);
   }
   size_t ready = min_size(bin_count(heap, cls), COUNT);
   assert_true(ready >= 96);
   expect_from_here();
   expected[cls].allocated = ready;
   lock_take(&heap_pool(heap)->lock);
-  for (size_t i = 0; i < ready; i++)
-    assert_non_null(blocks[i] = hak_malloc(SIZE));
+  unit_alloc(blocks, ready, SIZE);
   assert_ptr_equal(heap_current(), heap);
   assert_ptr_equal(hak_self, &heap->front);
   lock_give(&heap_pool(heap)->lock);
   expect_counts();
-  for (size_t i = 0; i < ready; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, ready);
   count_here(false);
 }
 
@@ -333,10 +321,8 @@ UNIT_TEST(a_sample_that_cannot_be_had_is_an_ordinary_block) {
   unsigned cls = hak_class_of(SIZE);
   count_here(true);
   struct heap *heap = heap_current();
-  for (unsigned i = 0; i < COUNT; i++)
-    blocks[i] = hak_malloc(SIZE);
-  for (unsigned i = 0; i < COUNT; i++)
-    hak_free(blocks[i]);
+  unit_alloc(blocks, COUNT, SIZE);
+  unit_free(blocks, COUNT);
   expect_from_here();
   size_t ready = bin_count(heap, cls);
   uint64_t refilled = heap->counters.refilled_blocks;
@@ -349,8 +335,7 @@ UNIT_TEST(a_sample_that_cannot_be_had_is_an_ordinary_block) {
     expect_counts();
   }
   assert_int_equal(heap->counters.refilled_blocks, refilled);
-  for (size_t i = 0; i < ready; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, ready);
   count_here(false);
 }
 
@@ -370,8 +355,7 @@ UNIT_TEST(a_split_heap_keeps_its_blocks) {
     *place = hak_malloc(1 + test_random(&random) % 1024);
   }
   uint64_t flushed = heap->counters.flushed_blocks - before;
-  for (unsigned i = 0; i < LIVE_BLOCKS; i++)
-    hak_free(blocks[i]);
+  unit_free(blocks, LIVE_BLOCKS);
   count_here(false);
   if (flushed > STEPS / 40)
     fail_msg("%llu of %u blocks were flushed", (unsigned long long)flushed, STEPS);

@@ -5,13 +5,7 @@
  */
 #include "unit.h"
 
-#include "hakmem/hakmem.h"
-#include "os/os.h"
 #include "pages/huge.h"
-#include "pages/metadata.h"
-#include "pages/page_map.h"
-
-#include <sys/mman.h>
 
 static unsigned pages_asked; /* for which huge pages were asked */
 
@@ -64,17 +58,13 @@ UNIT_TEST(all_that_is_mapped_refuses) {
 }
 
 /* With other pages a huge page is not 2 MiB, and hakmem asks for none. */
-static bool pages_are_small(void) {
-  bool are_small = os_page_bytes() == 4096;
-  if (!are_small)
-    print_message("skipped: hakmem asks for huge pages only where a page has 4 KiB\n");
-  return are_small;
+static void needs_small_pages(void) {
+  unit_skip_if(os_page_bytes() != 4096, "hakmem asks for huge pages only where a page has 4 KiB");
 }
 
 /* Objects that are hardly written get none, however quick a first touch is. */
 UNIT_TEST(sparse_objects_get_none) {
-  if (!pages_are_small())
-    skip();
+  needs_small_pages();
   unit_option("HAKMEM_HUGE", "large");
   for (unsigned i = 0; i < 100; i++) {
     char *object = hak_malloc(4 * MIB);
@@ -104,8 +94,7 @@ static char *blocks(size_t size, size_t bytes_max) {
 
 /* Blocks above a page may have pages that are never written. The range refuses huge pages again afterwards. */
 UNIT_TEST(dense_slabs_are_on_huge_pages) {
-  if (!pages_are_small())
-    skip();
+  needs_small_pages();
   unit_option("HAKMEM_HUGE", "off");
   blocks(64, 48 * MIB);
   assert_int_equal(pages_asked, 0);
@@ -148,8 +137,7 @@ static bool policy_asks(void) {
 /* The gaps between objects of a wide alignment would be resident, so these get none, before and after others that
  * do. */
 UNIT_TEST(the_policy_asks) {
-  if (!pages_are_small())
-    skip();
+  needs_small_pages();
   unit_option("HAKMEM_HUGE", "large");
   assert_true(policy_asks());
   bool others_do = false;

@@ -5,15 +5,23 @@
  */
 #pragma once
 
+#include "base/counters.h"
 #include "base/options.h"
 #include "base/size_class.h"
 #include "base/words.h"
 #include "budget/usage.h"
+#include "hakmem/hakmem.h"
 #include "heap/bins.h"
 #include "heap/ids.h"
 #include "heap/slow_path.h"
+#include "large/big_cache.h"
+#include "large/large.h"
+#include "os/os.h"
 #include "pages/extent.h"
+#include "pages/metadata.h"
+#include "pages/page_map.h"
 #include "pages/run.h"
+#include "reclaim/reclaim.h"
 #include "threads/registry.h"
 
 #include <errno.h>
@@ -24,6 +32,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,14 +44,14 @@
 
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG
-#define UNIT_HEAP_VALID(heap) assert_true(heap_is_valid(heap))
-#define UNIT_EXTENTS_VALID() assert_true(extents_are_valid())
-#define UNIT_SLABS_VALID(set) assert_true(slab_set_is_valid(set))
+#define UNIT_DEBUG(statement) statement
 #else
-#define UNIT_HEAP_VALID(heap) ((void)(heap))
-#define UNIT_EXTENTS_VALID() ((void)0)
-#define UNIT_SLABS_VALID(set) ((void)(set))
+#define UNIT_DEBUG(statement) ((void)0)
 #endif
+#define UNIT_VALID(is_valid) UNIT_DEBUG(assert_true(is_valid))
+#define UNIT_HEAP_VALID(heap) ((void)(heap), UNIT_VALID(heap_is_valid(heap)))
+#define UNIT_EXTENTS_VALID() UNIT_VALID(extents_are_valid())
+#define UNIT_SLABS_VALID(set) ((void)(set), UNIT_VALID(slab_set_is_valid(set)))
 
 #define UNIT_SEED 20251u
 
@@ -124,6 +134,24 @@ static inline void unit_alone(void) {
   unit_option("HAKMEM_HUGE", "off");
 }
 
+/* Does it in a slow path. */
+#define UNIT_SLOWLY(statement)                                                                                         \
+  do {                                                                                                                 \
+    assert_true(slow_path_begin());                                                                                    \
+    statement;                                                                                                         \
+    slow_path_end();                                                                                                   \
+  } while (0)
+
+/* An array of blocks of one size. */
+static inline void unit_alloc(void *blocks, size_t count, size_t size) {
+  for (size_t i = 0; i < count; i++)
+    assert_non_null(((void **)blocks)[i] = hak_malloc(size));
+}
+static inline void unit_free(void *blocks, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    hak_free(((void **)blocks)[i]);
+}
+
 /* A heap of its own for what the calling thread does next. The thread keeps the lifelines of all
  * heaps it got, so to the rest of the program they are so many living threads. */
 static inline struct heap *unit_heap_attach(void) {
@@ -152,18 +180,12 @@ static inline void unit_others_unlock(void) {
       lock_give(&pool->lock);
 }
 
-static inline void unit_sweep(void) {
-  assert_true(slow_path_begin());
-  heaps_sweep_all(false);
-  slow_path_end();
-}
+static inline void unit_sweep(void) { UNIT_SLOWLY(heaps_sweep_all(false)); }
 
 /* As if the heap's thread had ended: a sweep finds the heap. */
 static inline void unit_heap_give_up(struct heap *heap) {
   unit_heap_become(heap);
-  assert_true(slow_path_begin());
-  slow_path_part_from_heap();
-  slow_path_end();
+  UNIT_SLOWLY(slow_path_part_from_heap());
   lifeline_drop(&heap->lifeline);
 }
 
@@ -180,21 +202,27 @@ static inline void unit_pools_clear(void) {
   }
 }
 
+/* Skips the test, and says why. */
+static inline void unit_skip_if(bool is_so, const char *why) {
+  if (!is_so)
+    return;
+  print_message("skipped: %s\n", why);
+  skip();
+}
+
 /* The end of a thread can be noticed: not under emulators that do not tell the kernel of robust mutexes. */
 static inline bool unit_ends_are_noticed(void) {
   void *head;
   size_t length;
-  bool are_noticed = syscall(SYS_get_robust_list, 0, &head, &length) == 0;
-  if (!are_noticed)
-    print_message("skipped: the emulator has no robust lists, so a thread's end is not noticed\n");
-  return are_noticed;
+  return syscall(SYS_get_robust_list, 0, &head, &length) == 0;
+}
+static inline void unit_needs_ends(void) {
+  unit_skip_if(!unit_ends_are_noticed(), "the emulator has no robust lists, so a thread's end is not noticed");
 }
 
-/* A process with threads may be forked: not under ThreadSanitizer, which cannot follow. */
-static inline bool unit_forks_are_followed(void) {
-  if (TEST_TSAN)
-    print_message("skipped: a process with threads of its own is not forked here\n");
-  return !TEST_TSAN;
+/* A process with threads is forked: not under ThreadSanitizer, which cannot follow. */
+static inline void unit_needs_forks(void) {
+  unit_skip_if(TEST_TSAN, "a process with threads of its own is not forked here");
 }
 
 struct unit_body {
@@ -204,7 +232,7 @@ struct unit_body {
 static inline void unit_body_run(void *body) {
   for (int number = 1; number < 32; number++) /* cmocka's handlers would go on with its next test */
     signal(number, SIG_DFL);
-  alarm(200);
+  alarm(300);
   ((struct unit_body *)body)->run(((struct unit_body *)body)->argument);
 }
 

@@ -6,14 +6,12 @@
 #include "base/observers.h"
 #include "inspect/module.h"
 #include "inspect/stack.h"
-#include "os/os.h"
 #include "profile/unwind.h"
 #include "unwind_shapes.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <semaphore.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 #ifdef __GLIBC__
 #include <execinfo.h>
@@ -301,8 +299,7 @@ static struct seen in_child;
 
 static void look_in_child(void *unused) {
   look_from_many(&in_child, UNIT_SEED, 50);
-  if (in_child.equal != in_child.walks || in_child.walks < 60)
-    _exit(1);
+  CHECK(in_child.equal == in_child.walks && in_child.walks >= 60);
 }
 
 UNIT_TEST(after_a_fork) {
@@ -375,8 +372,7 @@ static void run_on(char *stack, void *(*run)(void *), struct seen *seen) {
 /* Also when a thread that is gone had the same stack, whole. */
 UNIT_TEST(upper_pages_gone) {
   static struct seen seen;
-  if (os_page_bytes() > 4096)
-    skip();
+  unit_skip_if(os_page_bytes() > 4096, "pages are large");
   for (unsigned i = 0; i < 2; i++) {
     char *stack = stack_with_guard();
     seen = (struct seen){0};
@@ -517,10 +513,7 @@ static void disturbed(unsigned kinds, bool is_compared, struct seen *seen) {
 /* Signals that come at any instruction. backtrace() ends where it does not know its way, and so do we; not always at
  * the same. What is said about stacks that are aligned takes backtrace() where nothing is; we must live on. */
 UNIT_TEST(at_any_instruction) {
-  if (SANITIZED) {
-    print_message("skipped: signals come late under a sanitizer\n");
-    skip();
-  }
+  unit_skip_if(SANITIZED, "signals come late under a sanitizer");
   static struct seen seen, alone;
   disturbed(SHAPES_UNALIGNED, true, &seen);
   print_message("%u interrupted places: %u equal, %u shorter, %u longer, %u wrong\n", seen.walks, seen.equal,
