@@ -86,6 +86,11 @@ __attribute__((noreturn)) static inline void test_skip(const char *reason) {
   _exit(77);
 }
 
+static inline void test_skip_if(int is_so, const char *reason) {
+  if (is_so)
+    test_skip(reason);
+}
+
 /* Set by test_begin from the command line: --long, --seed N. */
 static int test_long __attribute__((unused));
 static uint64_t test_seed __attribute__((unused)) = 1;

@@ -19,6 +19,11 @@ static inline void test_child_passes(pid_t child) {
   CHECK_SAY(status == 0, "status 0x%x", status);
 }
 
+/* TEST_IN_CHILD { ... } does it in a child, whose end is waited for. */
+#define TEST_IN_CHILD                                                                                                  \
+  for (pid_t test_child = -1; test_child < 0; test_child == 0 ? _exit(0) : test_child_passes(test_child))              \
+    if ((test_child = test_fork()) == 0)
+
 /* Runs `work` in a child. Returns its wait status; what it wrote to stderr comes in `said`. */
 static inline int test_child_says(void (*work)(void *), void *argument, char *said, size_t said_bytes) {
   int ends[2], status;

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <malloc.h>
-#include <stdlib.h>
+
+#include "check.h"
 
 #ifdef TEST_CORE
 #include <hakmem/hakmem.h>
@@ -36,3 +37,14 @@ int hak_trim(size_t keep_bytes);
 static inline int t_trim(size_t keep_bytes) { return 0; }
 #endif
 #endif
+
+/* An array of blocks of one size, all of whose bytes are this one. */
+static inline void t_fill(void *blocks, size_t count, size_t size, int byte) {
+  for (size_t i = 0; i < count; i++)
+    ((void **)blocks)[i] = memset(CHECK_GOT(t_malloc(size)), byte, size);
+}
+
+static inline void t_free_all(void *blocks, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    t_free(((void **)blocks)[i]);
+}

@@ -26,8 +26,8 @@ static inline void test_threads_start_small(pthread_t *threads, size_t count, si
   pthread_attr_t attributes;
   CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, stack_bytes) == 0);
   for (size_t i = 0; i < count; i++)
-    if (pthread_create(&threads[i], &attributes, work, (void *)(i + 1)) != 0)
-      test_skip("the system allows fewer threads");
+    test_skip_if(pthread_create(&threads[i], &attributes, work, (void *)(i + 1)) != 0,
+                 "the system allows fewer threads");
 }
 
 /* Waits for their ends, too. */

@@ -1,7 +1,6 @@
 /* Alignments: bad ones are EINVAL, any power of two is served or ENOMEM, up to 1 GiB here; realloc and
  * free work on aligned blocks. */
 
-#include "../check.h"
 #include "../heap_api.h"
 
 static void refused(size_t alignment) {

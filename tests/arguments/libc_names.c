@@ -1,5 +1,4 @@
 /* The older names: valloc, pvalloc, cfree's kin and their overflow cases. Drop-in only. */
-#include "../check.h"
 #include "../heap_api.h"
 
 int main(int argc, char **argv) {

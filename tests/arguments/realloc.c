@@ -1,5 +1,4 @@
 /* realloc at its corners: NULL, zero, up and down through every scale, in place or moved. */
-#include "../check.h"
 #include "../heap_api.h"
 
 /* Byte i of a block is i * 7 + i / 256, which comes again after 64 KiB. */
@@ -85,8 +84,7 @@ int main(int argc, char **argv) {
   }
   verify(block, size);
   t_free(block);
-  for (int i = 0; i < 64; i++)
-    t_free(others[i]);
+  t_free_all(others, 64);
   /* A shrunken block does not keep the memory of the large one. */
   long before = test_rss_kib();
   enum { SHRUNK = 40 };
@@ -99,6 +97,5 @@ int main(int argc, char **argv) {
   }
   long grown = test_rss_kib() - before;
   CHECK_SAY(!TEST_RSS_COUNTS || grown < 30000, "%d blocks of 100 bytes hold %ld KiB", SHRUNK, grown);
-  for (int i = 0; i < SHRUNK; i++)
-    t_free(shrunk[i]);
+  t_free_all(shrunk, SHRUNK);
 }

@@ -1,5 +1,4 @@
 /* Sizes that cannot be served: NULL and ENOMEM, the old block untouched; sizes at the edges of classes. */
-#include "../check.h"
 #include "../heap_api.h"
 
 static void refused(void *block) {

@@ -1,5 +1,4 @@
 /* All usable bytes of a block may be written: neighbours, and the block after realloc, do not notice. */
-#include "../check.h"
 #include "../heap_api.h"
 
 #define COUNT 400

@@ -3,7 +3,6 @@
  * and says why. The group is made at the top of what can be seen, and removed afterwards. */
 #pragma once
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -117,8 +116,7 @@ static inline void group_make(struct group *group, size_t limit_bytes) {
   char limit[32];
   snprintf(limit, sizeof limit, "%zu", limit_bytes);
   group_find(group);
-  if (group->version == 0)
-    test_skip("no cgroup file system with the memory controller is mounted");
+  test_skip_if(group->version == 0, "no cgroup file system with the memory controller is mounted");
   snprintf(group->folder, sizeof group->folder, "%s/hakmem-test.%d", group->mount, (int)getpid());
   if (mkdir(group->folder, 0755) != 0) {
     char reason[1024];

@@ -167,8 +167,7 @@ static void run_untouched(void) {
     memset(*object, 1, WORKING_BYTES / 2);
   }
   CHECK_SAY(faults() - before <= most, "%ld page faults, %ld at most", faults() - before, most);
-  for (int i = 0; i < WORKING; i++)
-    t_free(working[i]);
+  t_free_all(working, WORKING);
   t_free(untouched);
 }
 
@@ -177,8 +176,7 @@ int main(int argc, char **argv) {
   CHECK(argc > 1);
   test_begin(argc, argv);
   if (!getenv("TEST_LIMITED")) {
-    if (TEST_SANITIZED || TEST_EMULATED)
-      test_skip("a sanitizer or an emulator takes memory of its own");
+    test_skip_if(TEST_SANITIZED || TEST_EMULATED, "a sanitizer or an emulator takes memory of its own");
     group_make(&group, LIMIT_BYTES);
     group_run(&group, argv);
   }

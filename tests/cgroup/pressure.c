@@ -4,7 +4,6 @@
  *     pressure [SECONDS]    how long it waits for that; a control waits in vain
  *
  * Skipped where the kernel does not report pressure (PSI), or where this does not make any. */
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 
@@ -79,12 +78,8 @@ static void work_for(long ms) {
 static void keep_memory(void) {
   static void *blocks[KEPT_KIB * 1024 / BLOCK_BYTES];
   size_t count = sizeof blocks / sizeof blocks[0];
-  for (size_t i = 0; i < count; i++) {
-    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
-    memset(blocks[i], 1, BLOCK_BYTES);
-  }
-  for (size_t i = 0; i < count; i++)
-    t_free(blocks[i]);
+  t_fill(blocks, count, BLOCK_BYTES, 1);
+  t_free_all(blocks, count);
   memset(blocks, 0, sizeof blocks);
 }
 
@@ -93,8 +88,7 @@ int main(int argc, char **argv) {
   struct group group;
   pid_t fighters[2];
   test_begin(argc, argv);
-  if (!TEST_RSS_COUNTS)
-    test_skip("RSS is not the heap's alone here");
+  test_skip_if(!TEST_RSS_COUNTS, "RSS is not the heap's alone here");
   if (!getenv("TEST_LIMITED")) {
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
       putenv(options[i]);
@@ -129,8 +123,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 2; i++)
     fighter_end(fighters[i]);
   group_remove(&group);
-  if (!pressed)
-    test_skip("no memory pressure came about");
+  test_skip_if(!pressed, "no memory pressure came about");
   CHECK_SAY(left <= KEPT_KIB / 4, "%ld KiB of %ld are still kept under pressure", left, kept);
   printf("pressure: ok (%ld KiB kept, %ld KiB left after %.1f s of pressure)\n", kept, left, took);
 }

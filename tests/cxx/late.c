@@ -2,7 +2,6 @@
  * thrown. argv[1] is the plugin. */
 #include <dlfcn.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 int main(int argc, char **argv) {

@@ -47,8 +47,7 @@ static void *map_beside(void *argument) {
 
 int main(int argc, char **argv) {
 #ifndef TEST_CORE
-  if (!getenv("TEST_EXPECT_HAKMEM"))
-    test_skip("another allocator may crash here");
+  test_skip_if(!getenv("TEST_EXPECT_HAKMEM"), "another allocator may crash here");
 #endif
   test_begin(argc, argv);
   pthread_t resizers[2], others[2];

@@ -3,7 +3,6 @@
  * argv[1] is the plugin. */
 #include <dlfcn.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 int main(int argc, char **argv) {

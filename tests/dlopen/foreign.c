@@ -1,7 +1,6 @@
 /* Pointers that are not the heap's: free ignores them, usable_size says 0, and neither reads them. */
 #include <sys/mman.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 static char static_bytes[100000] __attribute__((aligned(4096)));
@@ -18,8 +17,7 @@ static void foreign(void *pointer) {
 
 int main(int argc, char **argv) {
 #ifndef TEST_CORE
-  if (!getenv("TEST_EXPECT_HAKMEM"))
-    test_skip("another allocator may crash here");
+  test_skip_if(!getenv("TEST_EXPECT_HAKMEM"), "another allocator may crash here");
 #endif
   test_begin(argc, argv);
   t_free(t_malloc(1)); /* a heap exists, for the later half */

@@ -1,5 +1,4 @@
 /* Prints malloc_info's XML in a known state: a few small blocks live, many freed, three large live. */
-#include "../check.h"
 #include "../heap_api.h"
 
 int main(int argc, char **argv) {

@@ -1,7 +1,6 @@
 /* A program that refers to what lives in libc's malloc.o, linked with libhakmem.a: it links (no name is
  * defined twice) and every part of the family is hakmem's. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* mallinfo */
-#include "../check.h"
 #include "../heap_api.h"
 
 int main(int argc, char **argv) {

@@ -39,9 +39,7 @@ static long faults_of_fork(void) {
 }
 
 int main(int argc, char **argv) {
-  const char *const options[] = {"HAKMEM_COUNT", argc > 1 && strcmp(argv[1], "counted") == 0 ? "on" : "off", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_COUNT", argc > 1 && strcmp(argv[1], "counted") == 0 ? "on" : "off");
   t_free(t_malloc(100));
   faults_of_fork();
   long before = faults_of_fork();

@@ -19,20 +19,14 @@ static void *work(void *unused) {
   while (!atomic_load(&stop)) {
     for (int i = 0; i < BLOCKS; i++)
       blocks[i] = CHECK_GOT(t_malloc(3000 + (size_t)i * 60));
-    for (int i = 0; i < BLOCKS; i++)
-      t_free(blocks[i]);
+    t_free_all(blocks, BLOCKS);
     atomic_fetch_add(&frees, BLOCKS);
   }
   return NULL;
 }
 
 static void fork_and_wait(void) {
-  pid_t child = test_fork();
-  if (child == 0) {
-    t_free(t_malloc(5000));
-    _exit(0);
-  }
-  test_child_passes(child);
+  TEST_IN_CHILD { t_free(t_malloc(5000)); }
 }
 
 static bool spins;
@@ -65,8 +59,7 @@ int main(int argc, char **argv) {
   spins = argc > 1 && strcmp(argv[1], "spin") == 0;
   test_begin(spins ? 1 : argc, argv);
   struct sched_param priority = {.sched_priority = 1}, normal = {0};
-  if (sched_setscheduler(0, SCHED_FIFO, &priority) != 0)
-    test_skip("no real-time priority here");
+  test_skip_if(sched_setscheduler(0, SCHED_FIFO, &priority) != 0, "no real-time priority here");
   CHECK(sched_setscheduler(0, SCHED_OTHER, &normal) == 0);
   test_in_child(body);
 }

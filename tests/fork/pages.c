@@ -3,7 +3,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 #define FAULTS_OF_HANDLERS 16 /* at most: 11 to 15, as the loader places the pages; five are the C library's */

@@ -48,7 +48,6 @@ static void forks(void) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (!registered)
-    test_skip("nothing runs before constructors here");
+  test_skip_if(!registered, "nothing runs before constructors here");
   test_in_child(forks);
 }

@@ -101,8 +101,7 @@ int main(int argc, char **argv) {
   const char *kind = argc > 1 ? argv[1] : "_Fork";
   again(argc, argv);
   test_begin(argc, argv);
-  if (strcmp(kind, "_Fork") == 0 && _Fork == NULL)
-    test_skip("this libc has no _Fork");
+  test_skip_if(strcmp(kind, "_Fork") == 0 && _Fork == NULL, "this libc has no _Fork");
   if (strcmp(kind, "clone") == 0) /* children are noticed from the second thread on */
     test_thread_run(trim, &(int){1});
   if (kind[0] == 'v') {

@@ -30,8 +30,7 @@ static void *child_thread(void *argument) {
   void *blocks[200];
   for (int i = 0; i < 200; i++)
     blocks[i] = CHECK_GOT(t_malloc(test_random(&seed) % 5000));
-  for (int i = 0; i < 200; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, 200);
   return NULL;
 }
 

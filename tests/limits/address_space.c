@@ -69,8 +69,7 @@ int main(int argc, char **argv) {
     limited_run(argv[1], size);
     return 0;
   }
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer's shadow does not fit under a limit");
+  test_skip_if(TEST_SANITIZED, "a sanitizer's shadow does not fit under a limit");
   struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
   CHECK(setrlimit(strcmp(argv[1], "as") == 0 ? RLIMIT_AS : RLIMIT_DATA, &limit) == 0);
   CHECK(setenv("TEST_LIMITED", "1", 1) == 0);

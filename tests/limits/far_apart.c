@@ -2,7 +2,6 @@
  * lie between them, or, with an argument, they are a GiB long each and hardly used. */
 #include <sys/mman.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 #define BLOCKS 1500
@@ -15,8 +14,7 @@ static size_t block_bytes = 40 * MIB, between_bytes = (size_t)1 << 30;
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer has pages of its own for each");
+  test_skip_if(TEST_SANITIZED, "a sanitizer has pages of its own for each");
   if (argc > 1) {
     block_bytes = (size_t)1 << 30;
     between_bytes = 4096;
@@ -26,8 +24,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < BLOCKS; i++) {
     blocks[i] = t_malloc(block_bytes);
     between[i] = mmap(NULL, between_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (blocks[i] == NULL || between[i] == MAP_FAILED)
-      test_skip("the system has too little address space");
+    test_skip_if(blocks[i] == NULL || between[i] == MAP_FAILED, "the system has too little address space");
   }
   resident_kib = test_rss_kib() - resident_kib;
   mapped_kib = test_status("VmSize:") - mapped_kib - BLOCKS * (long)((block_bytes + between_bytes) / 1024);

@@ -20,8 +20,7 @@ static char *held[HELD_GIB];
 static void limit_of_system(size_t bytes) {
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
-    test_skip("a lower limit is in force");
+  test_skip_if(limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes, "a lower limit is in force");
   limit.rlim_cur = bytes;
   CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 }
@@ -36,12 +35,8 @@ static void hold(int argc, char **argv) {
   test_begin(argc, argv);
   for (int i = 0; i < HELD_GIB; i++) {
     held[i] = t_malloc(GIB); /* address space only: nothing is written */
-    if (held[i] == NULL)
-      test_skip("the system commits too little memory");
+    test_skip_if(held[i] == NULL, "the system commits too little memory");
   }
 }
 
-static void let_go(void) {
-  for (int i = 0; i < HELD_GIB; i++)
-    t_free(held[i]);
-}
+static void let_go(void) { t_free_all(held, HELD_GIB); }

@@ -20,8 +20,7 @@ static void *work_in_turns(void *unused) {
   for (int turn = 0; turn < TURNS; turn++) {
     for (int i = 0; i < BLOCKS; i++)
       CHECK((blocks[i] = t_malloc(BYTES)) != NULL);
-    for (int i = 0; i < BLOCKS; i++)
-      t_free(blocks[i]);
+    t_free_all(blocks, BLOCKS);
   }
   pthread_barrier_wait(&both);
   return unused;

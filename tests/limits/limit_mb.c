@@ -218,9 +218,7 @@ static void callback(void) {
 
 int main(int argc, char **argv) {
   int is_checked = argc > 1 && strcmp(argv[1], "checked") == 0;
-  const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_TEXT, is_checked ? "HAKMEM_PROFILE" : NULL, "secure", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_LIMIT_MB", LIMIT_TEXT, is_checked ? "HAKMEM_PROFILE" : NULL, "secure");
   blocks = mmap(NULL, BLOCKS_MAX * sizeof *blocks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(blocks != MAP_FAILED);
   const char *mode = argc > 1 ? argv[1] : "callback";

@@ -7,18 +7,15 @@
 
 #define LIMIT_MIB "1000"
 #define LIVE 900
-#define MIB ((size_t)1 << 20)
 #define WORKING 8
 #define BYTES (4 * MIB)
 #define TURNS 500
 #define PURGED_MAX ((uint64_t)TURNS * BYTES / 4)
 
 int main(int argc, char **argv) {
-  static const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_MIB, NULL};
   static char *live[LIVE], *working[WORKING];
   struct hak_stats stats;
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_LIMIT_MB", LIMIT_MIB);
   for (int i = 0; i < LIVE; i++)
     CHECK((live[i] = t_malloc(MIB)) != NULL); /* nothing is written */
   for (int turn = 0; turn < TURNS; turn++) {
@@ -29,8 +26,6 @@ int main(int argc, char **argv) {
   }
   CHECK(TEST_HAK(hak_stats_get)(&stats) == 0);
   CHECK_SAY(stats.purged_bytes <= PURGED_MAX, "%llu bytes went back", (unsigned long long)stats.purged_bytes);
-  for (int i = 0; i < WORKING; i++)
-    t_free(working[i]);
-  for (int i = 0; i < LIVE; i++)
-    t_free(live[i]);
+  t_free_all(working, WORKING);
+  t_free_all(live, LIVE);
 }

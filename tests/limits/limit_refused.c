@@ -25,16 +25,13 @@ static void *uses_little(void *argument) {
     refused += live[i] == NULL;
     asked++;
   }
-  for (unsigned i = 0; i < LIVE; i++)
-    t_free(live[i]);
+  t_free_all(live, LIVE);
   working--;
   return NULL;
 }
 
 int main(int argc, char **argv) {
-  const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_TEXT, NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_LIMIT_MB", LIMIT_TEXT);
   pthread_t threads[THREADS];
   test_threads_start(threads, THREADS, uses_little, NULL, 1000);
   while (working > 0) {

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 #define LIMIT_BYTES (400 * MIB)
@@ -33,8 +32,7 @@ static size_t fill(char **blocks, uint64_t *seed) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer's shadow does not fit under a limit");
+  test_skip_if(TEST_SANITIZED, "a sanitizer's shadow does not fit under a limit");
   uint64_t seed = test_seed;
   struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
   char **blocks = mmap(NULL, PLACES * sizeof *blocks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

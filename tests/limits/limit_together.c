@@ -42,16 +42,13 @@ static void *asks(void *number) {
       taken_bytes = 0;
     }
     pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < request.count; i++)
-      t_free(blocks[i]);
+    t_free_all(blocks, request.count);
   }
   return NULL;
 }
 
 int main(int argc, char **argv) {
-  const char *const options[] = {"HAKMEM_LIMIT_MB", LIMIT_TEXT, NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_LIMIT_MB", LIMIT_TEXT);
   CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
   for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
     request = requests[k];

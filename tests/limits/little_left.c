@@ -1,9 +1,8 @@
 /* The program limits its address space to little more than it has, before it allocates. However much is left, blocks
  * come from it: the range for blocks leaves room for the tables that it needs. */
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include "../check.h"
+#include "../child.h"
 #include "../heap_api.h"
 
 #define KIB ((size_t)1 << 10)
@@ -22,22 +21,15 @@ static size_t address_space(void) {
 }
 
 int main(int argc, char **argv) {
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer's shadow does not fit under a limit");
+  test_skip_if(TEST_SANITIZED, "a sanitizer's shadow does not fit under a limit");
   for (size_t left = LEFT_FIRST; left <= LEFT_LAST; left += STEP) {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    TEST_IN_CHILD {
       size_t bytes = address_space() + left, got = 0;
       CHECK(setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}) == 0);
       while (t_malloc(SIZE) != NULL)
         got += SIZE;
       CHECK_SAY(got >= EXPECTED, "%zu KiB of %zu that are left", got / KIB, left / KIB);
-      _exit(0);
     }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_SAY(status == 0, "status %#x", status);
   }
   test_begin(argc, argv); /* not before: it allocates */
 }

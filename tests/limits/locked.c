@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 #define BLOCK_BYTES 10000
@@ -41,8 +40,7 @@ static void lock_late(void) {
   static void *sizes[SIZES];
   for (size_t i = 0; i < SIZES; i++)
     sizes[i] = CHECK_GOT(t_malloc(3 * i));
-  for (size_t i = 0; i < SIZES; i++)
-    t_free(sizes[i]);
+  t_free_all(sizes, SIZES);
   char *block = CHECK_GOT(t_malloc(100));
   block[0] = 1;
   limit_and_lock();
@@ -60,12 +58,10 @@ static void limited(void) {
 int main(int argc, char **argv) {
   bool is_late = argc > 1 && strcmp(argv[1], "late") == 0; /* after the first block */
   bool is_limited = argc > 1 && strcmp(argv[1], "limited") == 0;
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer's shadow would be locked, too");
+  test_skip_if(TEST_SANITIZED, "a sanitizer's shadow would be locked, too");
   struct rlimit limit;
   CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
-  if (limit.rlim_max < 8 * MIB && geteuid() != 0)
-    test_skip("less than 8 MiB may be locked here");
+  test_skip_if(limit.rlim_max < 8 * MIB && geteuid() != 0, "less than 8 MiB may be locked here");
   if (is_limited)
     limit_and_lock();
   test_begin(argc, argv);

@@ -1,6 +1,5 @@
 /* The number of mappings stays small, whatever is allocated, freed and given back: the kernel allows 65,530
  * a process, and a heap that splits its mappings runs into that long before memory is out. */
-#include "../check.h"
 #include "../heap_api.h"
 
 #define BLOCKS 40000
@@ -36,10 +35,8 @@ int main(int argc, char **argv) {
   }
   /* A live large block may be a mapping of its own, with one beside it that is kept for reuse. */
   CHECK_SAY(most < 2 * LARGE_BLOCKS + 100, "%ld mappings more", most);
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
-  for (int i = 0; i < LARGE_BLOCKS; i++)
-    t_free(large[i]);
+  t_free_all(blocks, BLOCKS);
+  t_free_all(large, LARGE_BLOCKS);
   t_trim(0);
   long after = test_mappings() - before;
   CHECK_SAY(after < 100, "%ld mappings more after all was freed", after);

@@ -181,8 +181,7 @@ static void limit_memory(char **argv) {
 int main(int argc, char **argv) {
   CHECK(argc > 1);
   test_begin(argc, argv);
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer's shadow does not fit under a limit");
+  test_skip_if(TEST_SANITIZED, "a sanitizer's shadow does not fit under a limit");
   arguments = argv;
   const char *draw = getenv("TEST_DRAW");
   if (draw != NULL)

@@ -62,7 +62,6 @@ static void nothing(char **argv) {}
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer needs mappings of its own");
+  test_skip_if(TEST_SANITIZED, "a sanitizer needs mappings of its own");
   mixed_in_sets(option_sets, OPTION_SETS, argv, nothing, work);
 }

@@ -1,7 +1,6 @@
 /* A realloc that RLIMIT_DATA refuses leaves the block and the address space as they were. */
 #include <sys/resource.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 #define BLOCK_BYTES (64 * MIB)
@@ -11,8 +10,7 @@
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer maps memory of its own");
+  test_skip_if(TEST_SANITIZED, "a sanitizer maps memory of its own");
   char *block = CHECK_GOT(t_malloc(BLOCK_BYTES));
   memset(block, 7, BLOCK_BYTES);
   struct rlimit limit;

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 /* Nothing right above a mapping: then it would grow where it lies. */
@@ -85,8 +84,7 @@ static void growing(void) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer maps memory of its own");
+  test_skip_if(TEST_SANITIZED, "a sanitizer maps memory of its own");
   const char *mode = argc > 1 ? argv[1] : "limited";
   if (strcmp(mode, "limited") == 0)
     limited();

@@ -3,7 +3,6 @@
  * beside what is held, and the checks fail. */
 #include <sys/resource.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 #define LIMIT_BYTES ((size_t)64 << 30)
@@ -29,8 +28,7 @@ int main(int argc, char **argv) {
   struct rlimit limit, lower = {is_short ? HELD_BYTES : LIMIT_BYTES, LIMIT_BYTES};
   CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
   lower.rlim_max = limit.rlim_max;
-  if (setrlimit(RLIMIT_AS, &lower) != 0)
-    test_skip("a lower limit is in force");
+  test_skip_if(setrlimit(RLIMIT_AS, &lower) != 0, "a lower limit is in force");
   CHECK(t_malloc(is_short ? 2 * HELD_BYTES : REFUSED_BYTES) == NULL && errno == ENOMEM);
   if (!is_short)
     CHECK(t_memalign(test_opaque_size((size_t)1 << 52), 100) == NULL && errno == ENOMEM);

@@ -27,8 +27,7 @@ static void *worker(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer's shadow does not fit under a limit");
+  test_skip_if(TEST_SANITIZED, "a sanitizer's shadow does not fit under a limit");
   if (!getenv("TEST_LIMITED")) {
     struct rlimit limit = {(size_t)320 << 20, (size_t)320 << 20};
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0 && setenv("TEST_LIMITED", "1", 1) == 0);

@@ -58,8 +58,7 @@ static void go_on(size_t size) {
       blocks[i] = block_new(size);
       blocks[i][0] = blocks[i][size - 1] = FILL;
     }
-    for (unsigned i = 0; i < count; i++)
-      t_free(blocks[i]);
+    t_free_all(blocks, count);
   }
 }
 
@@ -301,8 +300,7 @@ static enum verdict write_freed_reused(size_t size) {
   memset(test_opaque(block), 0xa5, 8);
   for (unsigned i = 0; i < count; i++)
     hit |= others[i][0] != FILL;
-  for (unsigned i = 0; i < count; i++)
-    t_free(others[i]);
+  t_free_all(others, count);
   crowd_goes_on(size, block);
   return hit ? UNNOTICED : HARMLESS;
 }

@@ -223,8 +223,7 @@ static void figures_and_slots(void) {
   CHECK(hak_stats_get(&full) == 0);
   CHECK_SAY(full.guarded_blocks > 100 && full.guarded_blocks <= 128, "%ju live", (uintmax_t)full.guarded_blocks);
   CHECK(full.guarded_bytes >= full.guarded_blocks * PAGE && full.guarded_refused > before.guarded_refused);
-  for (int i = 0; i < MANY; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, MANY);
   CHECK(hak_stats_get(&after) == 0);
   CHECK_SAY(after.guarded_blocks <= before.guarded_blocks && after.guarded_bytes <= before.guarded_bytes, "%ju live",
             (uintmax_t)after.guarded_blocks);

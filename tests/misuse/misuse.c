@@ -281,8 +281,7 @@ int main(int argc, char **argv) {
     return count(argv[1]);
   bool is_commit = argc > 2 && strcmp(argv[2], "--commit") == 0;
 #ifndef TEST_CORE
-  if (!is_commit && !getenv("TEST_EXPECT_HAKMEM"))
-    test_skip("the sentences are hakmem's");
+  test_skip_if(!is_commit && !getenv("TEST_EXPECT_HAKMEM"), "the sentences are hakmem's");
 #endif
   test_begin(argc, argv);
 #ifdef TEST_CORE

@@ -58,8 +58,7 @@ static void *never_stale(void *seed_of_thread) {
     if (n % 500 == 0)
       t_trim(0);
   }
-  for (unsigned i = 0; i < SLOTS; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, SLOTS);
   return NULL;
 }
 
@@ -103,8 +102,7 @@ static void callocs_are_zero(void) {
           shows_nothing(blocks[i], size);
         memset(blocks[i], FILL, size);
       }
-      for (unsigned i = 0; i < SLOTS; i++)
-        t_free(blocks[i]);
+      t_free_all(blocks, SLOTS);
     }
 }
 
@@ -264,8 +262,7 @@ static void canaries_differ(void) {
   close(result[0]);
   test_child_passes(child);
   CHECK_SAY(same_place > 0, "no address is in both processes");
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, BLOCKS);
 }
 
 /* Two processes. Where the system lets them have the same addresses, blocks at the same one have different canaries. */
@@ -312,17 +309,12 @@ static void forks_go_on(int depth) {
   char *blocks[BLOCKS];
   for (int i = 0; i < BLOCKS; i++)
     blocks[i] = t_malloc((size_t)i * 100 + 1);
-  pid_t child = test_fork();
-  if (child == 0) {
+  TEST_IN_CHILD {
     if (depth > 0)
       forks_go_on(depth - 1);
-    for (int i = 0; i < BLOCKS; i++)
-      t_free(blocks[i]);
-    _exit(0);
+    t_free_all(blocks, BLOCKS);
   }
-  test_child_passes(child);
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, BLOCKS);
 }
 
 /* --- packed blocks --- */
@@ -544,17 +536,11 @@ static void long_blocks_wait(void) {
 static void never_stale_anywhere(void) {
   never_stale(NULL);
   in_threads();
-  pid_t child = test_fork();
-  if (child == 0) {
-    never_stale((void *)9);
-    _exit(0);
-  }
-  test_child_passes(child);
+  TEST_IN_CHILD { never_stale((void *)9); }
 }
 
 int main(int argc, char **argv) {
-  if (!getenv("TEST_EXPECT_HAKMEM"))
-    test_skip("another allocator promises none of this");
+  test_skip_if(!getenv("TEST_EXPECT_HAKMEM"), "another allocator promises none of this");
   test_begin(argc, argv);
   const char *what = argc > 1 ? argv[1] : "";
   if (strcmp(what, "wait") == 0) {

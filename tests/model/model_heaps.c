@@ -136,8 +136,8 @@ static void *worker(void *argument) {
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if ((heaps[1].heap = hak_heap_new(0)) == NULL && errno == ENOTSUP)
-    test_skip("blocks are checked (the preset `secure`): there are no heaps then");
+  test_skip_if((heaps[1].heap = hak_heap_new(0)) == NULL && errno == ENOTSUP,
+               "blocks are checked (the preset `secure`): there are no heaps then");
   for (uint32_t index = 0; index < SHADOW_RECORDS; index++)
     heap_of[index] = NO_HEAP;
   for (uint32_t i = 0; i <= HEAPS; i++) {

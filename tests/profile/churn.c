@@ -80,15 +80,12 @@ static void *libraries_come_and_go(void *argument) {
 static void *processes_fork(void *argument) {
   uint64_t seed = (uintptr_t)argument;
   while (!atomic_load(&is_over)) {
-    pid_t child = test_fork();
-    if (child == 0) {
+    TEST_IN_CHILD {
       alarm(TEST_PATIENCE_SECONDS / 2);
       for (int i = 0; i < 300; i++)
         allocate(&seed, i % 20);
       CHECK(start(20000) == 0 && stop() == 0);
-      _exit(0);
     }
-    test_child_passes(child);
     atomic_fetch_add(&rounds[2], 1);
     usleep(2000);
   }

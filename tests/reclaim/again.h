@@ -24,6 +24,18 @@ static inline void test_again_with(char **argv, const char *const *pairs) {
   test_skip("/proc/self/exe cannot be executed");
 }
 
+/* How a program begins that needs options: test_begin_with(argc, argv, NAME, value, ...). */
+#define test_begin_with(argc, argv, ...)                                                                               \
+  (test_again_with(argv, (const char *const[]){__VA_ARGS__, NULL}), test_begin(argc, argv))
+
+/* Waits for the resident memory to fall by so much, but only so long. Returns by how much it fell. */
+static inline long test_wait_gone_kib(long full_kib, long wanted_kib, double seconds) {
+  double end = test_seconds() + seconds;
+  while (full_kib - test_rss_kib() < wanted_kib && test_seconds() < end)
+    test_pause_ms(100);
+  return full_kib - test_rss_kib();
+}
+
 /* A function of the library: linked, or found in the preloaded one. */
 #if defined(TEST_CORE) || defined(TEST_STATIC)
 #define TEST_HAK(name) (name)

@@ -6,7 +6,6 @@
  * In a program that the library is linked into, hak_option_set("background", "off") ends the thread.
  */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <sched.h>
 
 #include "../threads.h"
@@ -74,8 +73,7 @@ static void unshares(void) {
     prepare();
     if (unshare(CLONE_NEWUSER) != 0) {
       CHECK_SAY(errno != EINVAL, "there is another thread");
-      if (i == 0)
-        test_skip("user namespaces are forbidden here");
+      test_skip_if(i == 0, "user namespaces are forbidden here");
       CHECK(errno == ENOSPC || errno == EUSERS || errno == EPERM); /* nested too deep */
     }
     CHECK(threads(0, NULL) == 1);
@@ -84,8 +82,7 @@ static void unshares(void) {
 
 static void joins(void) {
   int own = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-  if (own < 0 || unshare(CLONE_NEWNS) != 0)
-    test_skip("mount namespaces are forbidden here");
+  test_skip_if(own < 0 || unshare(CLONE_NEWNS) != 0, "mount namespaces are forbidden here");
   prepare();
   CHECK_SAY(setns(own, CLONE_NEWNS) == 0, "errno %d", errno);
 }
@@ -98,8 +95,7 @@ static void *stay(void *unused) {
 
 static void sets_user(void) {
   pthread_t thread;
-  if (getuid() != 0)
-    test_skip("only root changes its user");
+  test_skip_if(getuid() != 0, "only root changes its user");
   CHECK(pthread_create(&thread, NULL, stay, NULL) == 0);
   churn();
   wait_for_threads(3);
@@ -132,9 +128,7 @@ static void loads_in_worker(char *path) {}
 
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "unshare";
-  const char *const options[] = {"HAKMEM_BACKGROUND", "on", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", "on");
   take = t_malloc;
   give = t_free;
   if (strcmp(mode, "setns") == 0)

@@ -90,12 +90,8 @@ static void all_signals_are_blocked(int id) {
 static void churn(size_t bytes) {
   static char *blocks[64 * MIB / 1000];
   size_t count = bytes / 1000;
-  for (size_t i = 0; i < count; i++) {
-    blocks[i] = CHECK_GOT(t_malloc(1000));
-    memset(blocks[i], 1, 1000);
-  }
-  for (size_t i = 0; i < count; i++)
-    t_free(blocks[i]);
+  t_fill(blocks, count, 1000, 1);
+  t_free_all(blocks, count);
 }
 
 /* Makes the program grow, and the thread start. */
@@ -282,10 +278,8 @@ static int threads_of_child_can_end(void) {
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "start";
   int is_live = strcmp(mode, "live") == 0;
-  const char *const options[] = {"HAKMEM_BACKGROUND", strcmp(mode, "off") == 0 ? "off" : "on", "HAKMEM_LIVE",
-                                 is_live ? "1" : "0", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", strcmp(mode, "off") == 0 ? "off" : "on", "HAKMEM_LIVE",
+                  is_live ? "1" : "0");
 #ifndef __GLIBC__
   if ((strcmp(mode, "exit") == 0 || strcmp(mode, "thread") == 0 || strcmp(mode, "raw") == 0 || is_live) &&
       !threads_of_child_can_end())

@@ -42,29 +42,24 @@ static void *work(void *seed_of) {
 
 int main(int argc, char **argv) {
   int is_off = argc > 1 && strcmp(argv[1], "off") == 0;
-  const char *const options[] = {"HAKMEM_BACKGROUND", is_off ? "off" : "on", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", is_off ? "off" : "on");
   are_asleep = argc > 1 && strcmp(argv[1], "asleep") == 0;
-  if (!TEST_RSS_COUNTS)
-    test_skip("RSS is not the heap's alone here");
+  test_skip_if(!TEST_RSS_COUNTS, "RSS is not the heap's alone here");
   pthread_t threads[THREADS];
   CHECK(pthread_barrier_init(&all_have, NULL, THREADS + 1) == 0);
   CHECK(pthread_barrier_init(&all_end, NULL, THREADS + 1) == 0);
   long start_kib = test_rss_kib();
   test_threads_start(threads, THREADS, work, (void *)(uintptr_t)1, 1);
   pthread_barrier_wait(&all_have);
-  long full_kib = test_rss_kib() - start_kib, kib = full_kib;
+  long full_kib = test_rss_kib() - start_kib, most_kib = full_kib * SHARE_PERCENT / 100;
   if (are_asleep) {
     sleep(ASLEEP_SECONDS);
     pthread_barrier_wait(&all_end);
   }
   test_threads_join(threads, THREADS);
-  double start = test_seconds(), limit = is_off ? 5.0 : TEST_PATIENCE_SECONDS;
-  while (kib > full_kib * SHARE_PERCENT / 100 && test_seconds() - start < limit) {
-    usleep(200000);
-    kib = test_rss_kib() - start_kib;
-  }
-  CHECK_SAY(kib <= full_kib * SHARE_PERCENT / 100, "%ld of %ld KiB stay", kib, full_kib);
+  double start = test_seconds();
+  long kib =
+      full_kib - test_wait_gone_kib(start_kib + full_kib, full_kib - most_kib, is_off ? 5.0 : TEST_PATIENCE_SECONDS);
+  CHECK_SAY(kib <= most_kib, "%ld of %ld KiB stay", kib, full_kib);
   printf("dead: ok, %ld of %ld KiB stay after %.1f s\n", kib, full_kib, test_seconds() - start);
 }

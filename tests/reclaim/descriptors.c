@@ -43,27 +43,19 @@ static void let_it_look(void) {
 }
 
 static void check_after_fork(int number) {
-  pid_t child = test_fork();
-  if (child == 0) {
-    check_open(number);
-    _exit(0);
-  }
-  test_child_passes(child);
+  TEST_IN_CHILD { check_open(number); }
   check_open(number);
 }
 
 int main(int argc, char **argv) {
-  const char *const options[] = {"HAKMEM_BACKGROUND", "on", "HAKMEM_CGROUP", "on", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", "on", "HAKMEM_CGROUP", "on");
   for (int i = 0; i < BLOCKS; i++) {
     char *block = CHECK_GOT(t_malloc(MIB));
     memset(block, 1, MIB);
   }
   let_it_look(); /* or starts it */
   int number = wait_for_descriptor();
-  if (number < 0)
-    test_skip("the library watches no descriptor here");
+  test_skip_if(number < 0, "the library watches no descriptor here");
   for (int open_one = 3; open_one < DESCRIPTORS; open_one++)
     close(open_one);
   /* A file that a watcher finds ready and hung up. */

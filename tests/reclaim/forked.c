@@ -22,13 +22,9 @@ static void sleep_until_small(const char *who, long from_kib) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   first_kib = taken_kib();
-  for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
-    memset(blocks[i], 1, BLOCK_BYTES);
-  }
+  t_fill(blocks, BLOCKS, BLOCK_BYTES, 1);
   long most_kib = taken_kib();
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, BLOCKS);
   usleep(200000);
   pid_t child = test_fork();
   if (child == 0) {

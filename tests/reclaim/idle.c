@@ -28,18 +28,15 @@ static void free_in_random_order(char **blocks, int count) {
 
 int main(int argc, char **argv) {
   bool is_random = argc > 1 && strcmp(argv[1], "random") == 0, is_off = argc > 2 && strcmp(argv[2], "off") == 0;
-  const char *const options[] = {"HAKMEM_BACKGROUND", is_off ? "off" : "on", "HAKMEM_KEEP_MB", "512",
-                                 NULL}; /* slow paths leave it */
   const struct kind *kinds = is_random ? random_order : mixed;
   size_t kind_count = is_random ? 1 : KINDS_MAX;
-  test_again_with(argv, options);
-  test_begin(argc, argv);
-  if (!TEST_RSS_COUNTS)
-    test_skip("RSS is not the heap's alone here");
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", is_off ? "off" : "on", "HAKMEM_KEEP_MB",
+                  "512"); /* slow paths leave it */
+  test_skip_if(!TEST_RSS_COUNTS, "RSS is not the heap's alone here");
   static char **blocks[KINDS_MAX];
   long releasable_kib = 0;
   for (size_t k = 0; k < kind_count; k++) {
-    blocks[k] = t_malloc((size_t)kinds[k].count * sizeof(char *));
+    blocks[k] = CHECK_GOT(t_malloc((size_t)kinds[k].count * sizeof(char *)));
     for (int i = 0; i < kinds[k].count; i++) {
       blocks[k][i] = CHECK_GOT(t_malloc(kinds[k].size));
       memset(blocks[k][i], i, kinds[k].size);
@@ -57,17 +54,9 @@ int main(int argc, char **argv) {
         releasable_kib +=
             i % KEPT_EACH > 4 ? (long)kinds[k].size / 1024 : 0; /* not the pages shared with one that stays */
       }
-  double limit = is_off ? 8.0 : TEST_PATIENCE_SECONDS;
-  double start = test_seconds();
-  long gone_kib = 0;
-  while (test_seconds() - start < limit) {
-    test_pause_ms(200);
-    gone_kib = full_kib - test_rss_kib();
-    if (gone_kib >= releasable_kib * SHARE_PERCENT / 100)
-      break;
-  }
-  CHECK_SAY(gone_kib >= releasable_kib * SHARE_PERCENT / 100, "%ld of %ld KiB went back in %.0f s", gone_kib,
-            releasable_kib, limit);
+  double limit = is_off ? 8.0 : TEST_PATIENCE_SECONDS, start = test_seconds();
+  long wanted_kib = releasable_kib * SHARE_PERCENT / 100, gone_kib = test_wait_gone_kib(full_kib, wanted_kib, limit);
+  CHECK_SAY(gone_kib >= wanted_kib, "%ld of %ld KiB went back in %.0f s", gone_kib, releasable_kib, limit);
   for (size_t k = 0; !is_random && k < kind_count; k++)
     for (int i = 0; i < kinds[k].count; i += KEPT_EACH)
       for (size_t b = 0; b < kinds[k].size; b++)

@@ -12,11 +12,8 @@
 
 int main(int argc, char **argv) {
   bool is_off = argc > 1 && strcmp(argv[1], "off") == 0;
-  const char *const options[] = {"HAKMEM_POLICY", is_off ? "off" : "evolving", "HAKMEM_PURGE_DELAY_MS", "20", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
-  if (!TEST_RSS_COUNTS)
-    test_skip("RSS is not the heap's alone here");
+  test_begin_with(argc, argv, "HAKMEM_POLICY", is_off ? "off" : "evolving", "HAKMEM_PURGE_DELAY_MS", "20");
+  test_skip_if(!TEST_RSS_COUNTS, "RSS is not the heap's alone here");
   char *blocks[COUNT];
   long full_kib = 0;
   for (int round = 0; round < ROUNDS; round++) {
@@ -32,13 +29,8 @@ int main(int argc, char **argv) {
     test_pause_ms(150);
   }
   double start = test_seconds();
-  const long freed_kib = (long)(COUNT * BYTES / 1024);
-  long gone_kib = full_kib - test_rss_kib();
-  while (gone_kib < freed_kib * SHARE_PERCENT / 100 &&
-         test_seconds() - start < (is_off ? 1.0 : TEST_PATIENCE_SECONDS)) {
-    test_pause_ms(100);
-    gone_kib = full_kib - test_rss_kib();
-  }
-  CHECK_SAY(gone_kib >= freed_kib * SHARE_PERCENT / 100, "%ld of %ld KiB went back", gone_kib, freed_kib);
+  const long freed_kib = (long)(COUNT * BYTES / 1024), wanted_kib = freed_kib * SHARE_PERCENT / 100;
+  long gone_kib = test_wait_gone_kib(full_kib, wanted_kib, is_off ? 1.0 : TEST_PATIENCE_SECONDS);
+  CHECK_SAY(gone_kib >= wanted_kib, "%ld of %ld KiB went back", gone_kib, freed_kib);
   printf("learned: ok, %ld of %ld KiB in %.1f s\n", gone_kib, freed_kib, test_seconds() - start);
 }

@@ -5,17 +5,13 @@
 #include "again.h"
 
 int main(int argc, char **argv) {
-  const char *const options[] = {"HAKMEM_PURGE_DELAY_MS", "0", "HAKMEM_KEEP_MB", "0", "HAKMEM_HUGE", "off", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
-  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
-    test_skip("memory cannot be locked here");
+  test_begin_with(argc, argv, "HAKMEM_PURGE_DELAY_MS", "0", "HAKMEM_KEEP_MB", "0", "HAKMEM_HUGE", "off");
+  test_skip_if(mlockall(MCL_CURRENT | MCL_FUTURE) != 0, "memory cannot be locked here");
   static const size_t sizes[] = {70000, 300000, 1000000, 5000000, 20000000, 40000000};
   for (int round = 0; round < 4; round++)
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
       unsigned char *block = t_malloc(sizes[s]);
-      if (block == NULL)
-        test_skip("not enough memory can be locked here");
+      test_skip_if(block == NULL, "not enough memory can be locked here");
       memset(block, 0xff, sizes[s]);
       t_free(block);
       if (round % 2)

@@ -20,27 +20,19 @@ static void open_again(void) {
 
 static void start_thread(void) {
   static char *blocks[BLOCKS];
-  for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
-    memset(blocks[i], 1, BLOCK_BYTES);
-  }
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  t_fill(blocks, BLOCKS, BLOCK_BYTES, 1);
+  t_free_all(blocks, BLOCKS);
 }
 
 int main(int argc, char **argv) {
-  if (TEST_SANITIZED)
-    test_skip("a sanitizer has threads of its own");
+  test_skip_if(TEST_SANITIZED, "a sanitizer has threads of its own");
   test_begin(argc, argv);
   int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   CHECK(null >= 0 && dup2(null, 0) == 0);
   for (int i = 0; i < CHILDREN; i++) {
-    pid_t child = test_fork();
-    if (child == 0) {
+    TEST_IN_CHILD {
       start_thread();
       open_again();
-      _exit(0);
     }
-    test_child_passes(child);
   }
 }

@@ -34,10 +34,8 @@ static void work(uint64_t seed) {
 
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "off";
-  const char *const options[] = {"HAKMEM_PURGE",   mode, "HAKMEM_HUGE", "off", "HAKMEM_PURGE_DELAY_MS", "0",
-                                 "HAKMEM_KEEP_MB", "0",  NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_PURGE", mode, "HAKMEM_HUGE", "off", "HAKMEM_PURGE_DELAY_MS", "0",
+                  "HAKMEM_KEEP_MB", "0");
   int (*stats_get)(struct hak_stats *) = TEST_HAK(hak_stats_get);
   CHECK(stats_get != NULL);
   long before_kib = test_rss_kib();

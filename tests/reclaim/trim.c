@@ -23,12 +23,8 @@ static void use(int thread) {
     memset(blocks[i], thread + 1, size_of(i));
   }
   char *large[60];
-  for (int i = 0; i < 60; i++) {
-    large[i] = CHECK_GOT(t_malloc(MIB / 2));
-    memset(large[i], 1, MIB / 2);
-  }
-  for (int i = 0; i < 60; i++)
-    t_free(large[i]);
+  t_fill(large, 60, MIB / 2, 1);
+  t_free_all(large, 60);
   for (int i = 0; i < COUNT; i++)
     if (i % KEPT_EACH) {
       t_free(blocks[i]);
@@ -42,8 +38,7 @@ static void come_by(void) {
     for (int round = 0; round < 2; round++) {
       for (int i = 0; i < 300; i++)
         blocks[i] = t_malloc(size);
-      for (int i = 0; i < 300; i++)
-        t_free(blocks[i]);
+      t_free_all(blocks, 300);
     }
 }
 
@@ -64,15 +59,8 @@ static void *use_and_sleep(void *argument) {
 }
 
 int main(int argc, char **argv) {
-  const char *const options[] = {"HAKMEM_BACKGROUND",
-                                 "off",
-                                 "HAKMEM_PURGE_DELAY_MS",
-                                 "600000",
-                                 "HAKMEM_KEEP_MB",
-                                 "512",
-                                 NULL}; /* nothing goes back but by trimming */
-  test_again_with(argv, options);
-  test_begin(argc, argv);
+  /* Nothing goes back but by trimming. */
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", "off", "HAKMEM_PURGE_DELAY_MS", "600000", "HAKMEM_KEEP_MB", "512");
   static char *pointers[THREADS][COUNT];
   memset(pointers, 1, sizeof pointers);
   for (int i = 0; i < THREADS; i++)

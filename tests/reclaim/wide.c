@@ -18,23 +18,15 @@ __thread volatile char wide[WIDE_BYTES];
 int main(int argc, char **argv) {
   static char *blocks[BLOCKS];
   bool is_off = argc > 1 && strcmp(argv[1], "off") == 0;
-  const char *const options[] = {"HAKMEM_BACKGROUND", is_off ? "off" : "on", NULL};
-  test_again_with(argv, options);
-  test_begin(argc, argv);
-  if (!TEST_RSS_COUNTS)
-    test_skip("RSS is not the heap's alone here");
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", is_off ? "off" : "on");
+  test_skip_if(!TEST_RSS_COUNTS, "RSS is not the heap's alone here");
   wide[0] = 1;
   for (int i = 0; i < BLOCKS; i++) {
     blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
     memset(blocks[i], i, BLOCK_BYTES);
   }
-  long full_kib = test_rss_kib(), gone_kib = 0, wanted_kib = (long)BLOCKS * BLOCK_BYTES / 1024 * 85 / 100;
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
-  double limit = is_off ? 5.0 : TEST_PATIENCE_SECONDS;
-  for (double start = test_seconds(); gone_kib < wanted_kib && test_seconds() - start < limit;) {
-    test_pause_ms(200);
-    gone_kib = full_kib - test_rss_kib();
-  }
+  long full_kib = test_rss_kib(), wanted_kib = (long)BLOCKS * BLOCK_BYTES / 1024 * 85 / 100;
+  t_free_all(blocks, BLOCKS);
+  long gone_kib = test_wait_gone_kib(full_kib, wanted_kib, is_off ? 5.0 : TEST_PATIENCE_SECONDS);
   CHECK_SAY(gone_kib >= wanted_kib, "%ld of %ld KiB went back", gone_kib, wanted_kib);
 }

@@ -453,8 +453,7 @@ static void run_alone(void (*check)(const struct row *), const struct row *row) 
 
 int main(int argc, char **argv) {
   test_begin(argc, argv);
-  if (TEST_TSAN || TEST_EMULATED)
-    test_skip("processes with threads of their own are not forked here");
+  test_skip_if(TEST_TSAN || TEST_EMULATED, "processes with threads of their own are not forked here");
   is_deaf = argc > 1 && strcmp(argv[1], "deaf") == 0;
   for (size_t i = 0; i < ROWS; i++)
     run_alone(row_check, &rows[i]);

@@ -115,14 +115,12 @@ static void run_threads(long snapshots, int may_fork) {
 }
 
 int main(int argc, char **argv) {
-  test_again_with(argv, (const char *const[]){"HAKMEM_BACKGROUND", "off", NULL});
-  test_begin(argc, argv);
+  test_begin_with(argc, argv, "HAKMEM_BACKGROUND", "off");
 #ifdef TEST_CORE
   if (argc > 1 && argv[1][0] != '-')
     lie = argv[1];
 #else
-  if (TEST_HAK(hak_stats_get) == NULL)
-    test_skip("hakmem is not loaded");
+  test_skip_if(TEST_HAK(hak_stats_get) == NULL, "hakmem is not loaded");
 #endif
   check("at the start", 1);
   void *mapping = t_malloc((size_t)64 << 20);

@@ -13,10 +13,7 @@ static pthread_barrier_t made, freed;
 static void *producer(void *argument) {
   void **mine = handed[(uintptr_t)argument];
   for (int batch = 0; batch < batches; batch++) {
-    for (int i = 0; i < blocks_per_batch; i++) {
-      mine[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
-      memset(mine[i], batch, BLOCK_BYTES);
-    }
+    t_fill(mine, blocks_per_batch, BLOCK_BYTES, batch);
     pthread_barrier_wait(&made);
     pthread_barrier_wait(&freed);
   }

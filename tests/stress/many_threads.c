@@ -34,8 +34,7 @@ static void threads_run(void) {
   CHECK(pthread_barrier_init(&all_allocated, NULL, THREADS) == 0);
   test_threads_start_small(threads, THREADS, STACK_BYTES, exchange);
   test_threads_join(threads, THREADS);
-  for (int i = 0; i < PLACES; i++)
-    t_free(places[i]);
+  t_free_all(places, PLACES);
 }
 
 int main(int argc, char **argv) {

@@ -2,7 +2,6 @@
  * the rest of the program again: a sleeping owner pins nothing. */
 #include <pthread.h>
 
-#include "../check.h"
 #include "../heap_api.h"
 
 #define BLOCKS 40000
@@ -33,14 +32,12 @@ int main(int argc, char **argv) {
   pthread_barrier_wait(&made);
   long full = test_rss_kib();
   for (int round = 0; round < 3; round++) {
-    for (int i = 0; i < BLOCKS; i++)
-      t_free(blocks[i]);
+    t_free_all(blocks, BLOCKS);
     blocks_make();
     CHECK_SAY(!TEST_RSS_COUNTS || test_rss_kib() < full * 13 / 10 + 6144, "round %d: RSS %ld KiB, full heap %ld KiB",
               round, test_rss_kib(), full);
   }
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, BLOCKS);
   pthread_barrier_wait(&finished);
   pthread_join(sleeper, NULL);
 }

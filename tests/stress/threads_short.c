@@ -14,8 +14,7 @@ static void *worker(void *argument) {
     blocks[i] = CHECK_GOT(t_malloc(size));
     blocks[i][0] = blocks[i][size - 1] = (char)i;
   }
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, BLOCKS);
   return NULL;
 }
 

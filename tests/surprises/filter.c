@@ -154,12 +154,7 @@ static void forked(void) {
   forks = 1;
   twice();
   filter_by_prctl();
-  pid_t child = test_fork();
-  if (child == 0) {
-    twice();
-    _exit(0);
-  }
-  test_child_passes(child);
+  TEST_IN_CHILD { twice(); }
   twice();
 }
 static void strict(void) {

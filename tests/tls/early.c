@@ -1,6 +1,5 @@
 /* The heap works before main, before any constructor, on all-zero state, and the first call of all may
  * be free(NULL). Also in atexit handlers, destructors and after main. */
-#include "../check.h"
 #include "../heap_api.h"
 
 static int stages;

@@ -19,14 +19,10 @@ static void *work(void *argument) {
   CHECK(pthread_mutexattr_init(&attributes) == 0);
   CHECK(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
   CHECK(pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0);
-  for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
-    memset(blocks[i], 1, BLOCK_BYTES);
-  }
+  t_fill(blocks, BLOCKS, BLOCK_BYTES, 1);
   for (int i = 0; i < MUTEXES; i++)
     CHECK(pthread_mutex_init(&own[i], &attributes) == 0 && pthread_mutex_lock(&own[i]) == 0);
-  for (int i = 0; i < BLOCKS; i++)
-    t_free(blocks[i]);
+  t_free_all(blocks, BLOCKS);
   return NULL;
 }
 
