@@ -72,18 +72,4 @@ int main(int argc, char **argv) {
         aligned_use(alignment, 5000000);
     aligned_use(alignment, ((size_t)2 << 20) + 1);
   }
-  /* Many live at once: none overlaps, all aligned. */
-  enum { COUNT = 300 };
-  char *blocks[COUNT];
-  for (int i = 0; i < COUNT; i++) {
-    size_t alignment = (size_t)16 << (i % 13);
-    blocks[i] = t_aligned_alloc(alignment, 700);
-    CHECK(blocks[i] && (uintptr_t)blocks[i] % alignment == 0);
-    memset(blocks[i], i, 700);
-  }
-  for (int i = 0; i < COUNT; i++) {
-    for (int j = 0; j < 700; j++)
-      CHECK(blocks[i][j] == (char)i);
-    t_free(blocks[i]);
-  }
 }

@@ -81,6 +81,7 @@ int main(int argc, char **argv) {
       edge(size - 1), edge(size), edge(size + 1);
     }
   }
+  CHECK(t_usable_size(NULL) == 0);
   /* Zero: a pointer of its own each time. */
   void *a = t_malloc(0), *b = t_malloc(0), *c = t_calloc(0, 5), *d = t_calloc(5, 0);
   CHECK(a && b && c && d && a != b && b != c && c != d && a != d);

@@ -3,8 +3,8 @@
     exports.py LIBRARY            judges the library
     exports.py --control LIBRARY  judges a library that breaks the rules (libc): must be refused
 
-Rules: the whole malloc family and all HAK_API functions of the public headers are exported, operator new/delete
-too, and nothing else; NEEDED names libc (and ld.so) only; thread-local storage is initial-exec and at most 16 bytes;
+Rules: the whole malloc family, all forms of operator new and delete and all HAK_API functions of the public headers are
+exported, and nothing else; NEEDED names libc (and ld.so) only; thread-local storage is initial-exec and at most 16 bytes;
 no text relocations.
 """
 import pathlib
@@ -24,7 +24,10 @@ FAMILY = set(
 # before which what is only reserved goes back; and what the background thread must not be there for.
 ALSO = {"__libc_cfree", "__libc_reallocarray", "__posix_memalign", "dlopen", "mlockall", "prctl", "syscall"}
 ALSO |= {"unshare", "setns", "clone", "fork", "_Fork"}
-OPERATOR = re.compile(r"^_Z(nw|na|dl|da)(m|Pv)")
+# new, new[], delete, delete[]: plain, nothrow, sized, aligned, and together. m is size_t on 64-bit machines.
+FAMILY |= {f"_Z{name}{form}{nothrow}" for name in ("nwm", "nam", "dlPv", "daPv") for form in ("", "St11align_val_t")
+           for nothrow in ("", "RKSt9nothrow_t")}  # fmt: skip
+FAMILY |= {f"_Z{name}Pvm{form}" for name in ("dl", "da") for form in ("", "St11align_val_t")}
 NEEDED_ALLOWED = re.compile(r"^(libc\.so|ld-linux|libpthread\.so|libc\.musl)")
 
 
@@ -47,7 +50,7 @@ def faults(library):
     for line in run("nm", "-D", "--defined-only", library).splitlines():
         name = line.split()[-1].split("@")[0]
         exported.add(name)
-        if not (name in FAMILY or name in ALSO or OPERATOR.match(name) or name in public):
+        if not (name in FAMILY or name in ALSO or name in public):
             found.append(f"exports {name}")
     found += [f"does not export {name}" for name in sorted((FAMILY | public) - exported)]
     dynamic = run("readelf", "-dW", library)

@@ -3,6 +3,7 @@
  *     realloc_moves limited    RLIMIT_AS leaves room for the difference only; afterwards for what is live
  *     realloc_moves parts      the program locked or advised a part of the block: its pages cannot be moved
  *     realloc_moves growing    as a list grows, by an eighth: nearly all of the limit can be used
+ *     realloc_moves refused    what RLIMIT_DATA refuses leaves the block and the address space as they were
  */
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -16,12 +17,14 @@ static void pin_end(char *block) {
   CHECK(pin == end || (pin == MAP_FAILED && errno == EEXIST));
 }
 
-static void limit_to(size_t bytes_more) {
+static void limit_to(int what, size_t bytes) {
   struct rlimit limit;
-  CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-  limit.rlim_cur = (size_t)test_status("VmSize:") * 1024 + bytes_more;
-  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  CHECK(getrlimit(what, &limit) == 0);
+  limit.rlim_cur = bytes;
+  CHECK(setrlimit(what, &limit) == 0);
 }
+
+static void limit_more(size_t bytes) { limit_to(RLIMIT_AS, (size_t)test_status("VmSize:") * 1024 + bytes); }
 
 static void limited(void) {
   const size_t before = 500 * MIB, after = 1000 * MIB;
@@ -30,7 +33,7 @@ static void limited(void) {
   for (size_t i = 0; i < before; i += 4096)
     block[i] = (char)(i >> 12);
   pin_end(block);
-  limit_to(after - before + 16 * MIB);
+  limit_more(after - before + 16 * MIB);
   errno = 4242;
   block = t_realloc(block, after);
   CHECK_SAY(block != NULL, "%zu MiB to %zu", before / MIB, after / MIB);
@@ -70,7 +73,7 @@ static void parts(void) {
 
 static void growing(void) {
   const size_t limit = 1000 * MIB;
-  limit_to(limit);
+  limit_more(limit);
   size_t bytes = 40 * MIB;
   char *block = t_malloc(bytes), *longer;
   while (block && (longer = t_realloc(block, bytes + bytes / 8)) != NULL) {
@@ -82,14 +85,35 @@ static void growing(void) {
   t_free(block);
 }
 
+static void refused(void) {
+  const size_t bytes = 64 * MIB;
+  char *block = CHECK_GOT(t_malloc(bytes));
+  memset(block, 7, bytes);
+  limit_to(RLIMIT_DATA, 400 * MIB);
+  long before_kib = test_status("VmSize:");
+  for (int i = 0; i < 50; i++) {
+    errno = 0;
+    CHECK(test_opaque(t_realloc(block, 1024 * MIB)) == NULL && errno == ENOMEM);
+  }
+  long grown_kib = test_status("VmSize:") - before_kib;
+  CHECK_SAY(grown_kib < 16 * 1024, "the address space grew by %ld KiB", grown_kib); /* tables */
+  for (size_t i = 0; i < bytes; i += 1000)
+    CHECK(block[i] == 7);
+  block = CHECK_GOT(t_realloc(block, 2 * bytes)); /* for which there is room */
+  CHECK(block[bytes - 1] == 7);
+  t_free(block);
+}
+
+static const struct {
+  const char *name;
+  void (*run)(void);
+} modes[] = {{"limited", limited}, {"parts", parts}, {"growing", growing}, {"refused", refused}};
+
 int main(int argc, char **argv) {
+  CHECK(argc > 1);
   test_begin(argc, argv);
   test_skip_if(TEST_SANITIZED, "a sanitizer maps memory of its own");
-  const char *mode = argc > 1 ? argv[1] : "limited";
-  if (strcmp(mode, "limited") == 0)
-    limited();
-  else if (strcmp(mode, "parts") == 0)
-    parts();
-  else
-    growing();
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+    if (strcmp(argv[1], modes[i].name) == 0)
+      modes[i].run();
 }
