@@ -7,8 +7,7 @@ static void valid(void) { UNIT_VALID(big_cache_is_valid()); }
 static struct large *range(size_t bytes, uint32_t site) {
   static char *place;
   if (place == NULL || ((uintptr_t)(place + bytes) & ~(LEAF_BYTES - 1)) != ((uintptr_t)place & ~(LEAF_BYTES - 1))) {
-    place = os_reserve(LEAF_BYTES, LEAF_BYTES);
-    assert_non_null(place);
+    place = UNIT_GOT(os_reserve(LEAF_BYTES, LEAF_BYTES));
     assert_true(map_cover(place, LEAF_BYTES));
   }
   struct large *made = map_record(place);

@@ -461,8 +461,7 @@ static void expect_armed(const char *name, const char *trigger) {
     assert_true(fd >= 100);
     assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
     path_in_root(path, sizeof path, name);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
+    FILE *file = UNIT_GOT(fopen(path, "r"));
     assert_int_equal(fread(text, 1, sizeof text, file), strlen(trigger) + 1);
     fclose(file);
     assert_string_equal(text, trigger);

@@ -134,8 +134,7 @@ UNIT_TEST(nothing_goes_for_a_peak) {
 }
 
 static void use_and_free(size_t size) {
-  char *object = hak_malloc(size);
-  assert_non_null(object);
+  char *object = UNIT_GOT(hak_malloc(size));
   hak_free(memset(object, 1, size));
 }
 

@@ -274,7 +274,7 @@ UNIT_TEST(bins_fall_with_the_heap) {
   size_t count = 0;
   for (size_t size = first; size <= KIB; size += 64)
     for (size_t i = 0; i < bytes / size; i++)
-      assert_non_null(blocks[count++] = hak_malloc(size));
+      blocks[count++] = UNIT_GOT(hak_malloc(size));
   assert_true(count <= sizeof blocks / sizeof blocks[0]);
   unit_free(blocks, count);
   assert_true(heap->counters.bin_growths > 8);
@@ -287,8 +287,7 @@ UNIT_TEST(first_blocks_are_of_the_next_power_of_two) {
   static const struct {
     size_t size, usable;
   } turns[] = {{208, 256}, {208, 256}, {208, 208}, {208, 208}, {40, 64}, {3000, 3072}, {64, 64}, {1000, 1024}};
-  struct hak_heap *heap = hak_heap_new(0);
-  assert_non_null(heap);
+  struct hak_heap *heap = UNIT_GOT(hak_heap_new(0));
   for (unsigned i = 0; i < sizeof turns / sizeof turns[0]; i++)
     assert_int_equal(hak_usable_size(hak_heap_malloc(heap, turns[i].size)), turns[i].usable);
   for (unsigned i = 0; i < 500; i++) /* it has given out more than a small program */
@@ -397,12 +396,12 @@ UNIT_TEST(bins_follow_growth_once) {
   struct heap *heap = unit_heap_attach();
   uint64_t random = UNIT_SEED;
   for (unsigned i = 0; i < LIVE; i++)
-    assert_non_null(blocks[i] = hak_malloc(16 + test_random(&random) % SIZES));
+    blocks[i] = UNIT_GOT(hak_malloc(16 + test_random(&random) % SIZES));
   uint64_t flushed = 0;
   for (unsigned i = 0; i < 40 * LOOKS; i++) {
     unsigned place = (unsigned)(test_random(&random) % LIVE);
     hak_free(blocks[place]);
-    assert_non_null(blocks[place] = hak_malloc(16 + test_random(&random) % SIZES));
+    blocks[place] = UNIT_GOT(hak_malloc(16 + test_random(&random) % SIZES));
     if (i == 20 * LOOKS)
       flushed = heap->counters.flushed_blocks;
   }
@@ -476,8 +475,7 @@ UNIT_TEST(bins_pin_no_slabs_when_a_large_object_ends) {
   struct heap *heap = unit_heap_attach();
   unsigned cls = hak_class_of(100);
   for (unsigned is_large = 0; is_large <= 1; is_large++) { /* the control: a short one makes them give back a part */
-    void *object = hak_malloc(is_large ? 4 * KIB * KIB : 70 * KIB);
-    assert_non_null(object);
+    void *object = UNIT_GOT(hak_malloc(is_large ? 4 * KIB * KIB : 70 * KIB));
     unit_alloc(blocks, 40000, 100);
     free_scattered(40000, 100);
     size_t blocks_before = bin_count(heap, cls);
@@ -641,7 +639,7 @@ UNIT_TEST(one_call_moves_few_blocks) {
   for (unsigned round = 0; round < 10; round++) {
     size_t size = round < 4 ? 1000 : 16;
     for (size_t i = 0; i < COUNT; i++) {
-      assert_non_null(blocks[i] = hak_malloc(size));
+      blocks[i] = UNIT_GOT(hak_malloc(size));
       note_call(heap, heap);
     }
     for (size_t i = 0; i < COUNT; i++) {
@@ -663,7 +661,7 @@ UNIT_TEST(one_call_moves_few_blocks) {
   unit_heap_become(heap);
   seen.envelopes = atomic_load(&heap_pool(heap)->inbox_envelopes);
   for (size_t i = 0; i < 20; i++) {
-    assert_non_null(blocks[i] = hak_malloc(96 + 32 * i));
+    blocks[i] = UNIT_GOT(hak_malloc(96 + 32 * i));
     note_call(heap, heap);
   }
   assert_in_range(most.envelopes, ENVELOPES_OF_SENDER + 1, ENVELOPES_OF_REFILL);

@@ -80,12 +80,11 @@ TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, ui
 }
 
 static hak_heap *heap_make(void) {
-  hak_heap *heap = hak_heap_new(0);
-  assert_non_null(heap);
+  hak_heap *heap = UNIT_GOT(hak_heap_new(0));
   pool = private_pool(heap);
   life = pool_life(pool);
   for (unsigned i = 0; i < BLOCKS; i++)
-    assert_non_null(blocks[i] = hak_heap_malloc(heap, BYTES));
+    blocks[i] = UNIT_GOT(hak_heap_malloc(heap, BYTES));
   atomic_store(&yields, 0);
   return heap;
 }

@@ -18,8 +18,7 @@ TEST_WRAP(void, os_huge_split, void *page) {
 
 /* Fills huge pages. */
 static char *filled(void) {
-  char *base = os_map(BYTES, ROW_BYTES);
-  assert_non_null(base);
+  char *base = UNIT_GOT(os_map(BYTES, ROW_BYTES));
   os_huge(base, BYTES);
   memset(base, 1, BYTES);
   return base;
@@ -76,10 +75,8 @@ int main(int argc, char **argv) {
   struct group group;
   unit_word = argc > 1 ? argv[1] : "";
   if (!getenv("TEST_LIMITED")) {
-    if (TEST_SANITIZED || TEST_EMULATED)
-      test_skip("a sanitizer or an emulator takes memory of its own");
-    if (!has_huge_pages())
-      test_skip("the system gives no huge pages");
+    test_skip_if(TEST_SANITIZED || TEST_EMULATED, "a sanitizer or an emulator takes memory of its own");
+    test_skip_if(!has_huge_pages(), "the system gives no huge pages");
     group_make(&group, LIMIT_BYTES);
     group_run(&group, argv);
   }

@@ -9,6 +9,8 @@
 #define MAPPING_BYTES (32 * MIB) /* objects from here on are mappings */
 #define GROWN_COUNT_MAX 256u     /* extents that became mappings */
 
+#define LARGE_TEST(name) UNIT_TEST_BETWEEN(name, nothing_held, nothing_held)
+
 static void *resize_at_once(void *object, size_t size) {
   bool is_dirty;
   return large_resize(object, size, &is_dirty);
@@ -105,13 +107,12 @@ static int nothing_held(void **state) {
   return 0;
 }
 
-UNIT_TEST_BETWEEN(marks_follow_the_object, nothing_held, nothing_held) {
+LARGE_TEST(marks_follow_the_object) {
   const size_t sizes[] = {1, HAK_SMALL_MAX + 1, MIB, 5 * MIB + 1, 30 * MIB, 31 * MIB, MAPPING_BYTES, 50 * MIB + 1};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     size_t dirty;
     bool mapping = large_length(sizes[i]) >= MAPPING_BYTES;
-    char *object = large_alloc(sizes[i], 16, 1, &dirty);
-    assert_non_null(object);
+    char *object = UNIT_GOT(large_alloc(sizes[i], 16, 1, &dirty));
     assert_int_equal(dirty, 0); /* nothing is held that was used */
     size_t bytes = large_bytes(object);
     assert_int_equal(bytes, large_length(sizes[i]));
@@ -174,7 +175,7 @@ static void neighbours(size_t bytes, char **left, char **right) {
 }
 
 /* A cached range of a slab's length comes before fresh memory. */
-UNIT_TEST_BETWEEN(slabs_take_cached_ranges, nothing_held, nothing_held) {
+LARGE_TEST(slabs_take_cached_ranges) {
   char *object = alloc_steady(ROW_BYTES);
   size_t bytes = large_bytes(object);
   large_free(object);
@@ -187,11 +188,10 @@ UNIT_TEST_BETWEEN(slabs_take_cached_ranges, nothing_held, nothing_held) {
 
 /* A mapping that an extent grew into becomes an extent when its object ends, so that its pages serve slabs and
  * objects. */
-UNIT_TEST_BETWEEN(freed_mappings_serve_anything, nothing_held, nothing_held) {
+LARGE_TEST(freed_mappings_serve_anything) {
   char *object, *neighbour;
   neighbours(MIB, &object, &neighbour);
-  object = resize_at_once(object, 5 * MIB);
-  assert_non_null(object);
+  object = UNIT_GOT(resize_at_once(object, 5 * MIB));
   size_t bytes = large_bytes(object);
   assert_int_equal(stats().mapping_count, 1);
   pattern_write(object, bytes);
@@ -253,13 +253,11 @@ static void growths_use_what_growths_left(size_t most) {
 }
 
 /* What one growth leaves serves the next. Extents of more than 4 MiB have multiples of several units. */
-UNIT_TEST_BETWEEN(growth_uses_what_growth_left, nothing_held, nothing_held) { growths_use_what_growths_left(4 * MIB); }
-UNIT_TEST_BETWEEN(long_growth_uses_what_it_left, nothing_held, nothing_held) {
-  growths_use_what_growths_left(20 * MIB);
-}
+LARGE_TEST(growth_uses_what_growth_left) { growths_use_what_growths_left(4 * MIB); }
+LARGE_TEST(long_growth_uses_what_it_left) { growths_use_what_growths_left(20 * MIB); }
 
 /* Ranges of a length that is not asked for any more serve longer objects: they join, though their site was steady. */
-UNIT_TEST_BETWEEN(lengths_of_the_past_serve_longer_objects, nothing_held, nothing_held) {
+LARGE_TEST(lengths_of_the_past_serve_longer_objects) {
   enum { OBJECTS_MAX = 6, UNITS_MAX = 100 };
   for (unsigned round = 0, state = 1; round < 400; round++) {
     char *objects[OBJECTS_MAX];
@@ -275,7 +273,7 @@ UNIT_TEST_BETWEEN(lengths_of_the_past_serve_longer_objects, nothing_held, nothin
 }
 
 /* Also if it grows anew after all free memory went back: the address space goes too. */
-UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held) {
+LARGE_TEST(address_space_of_growth_goes_back) {
   char *left, *object, *right;
   neighbours(3 * MIB, &left, &right);
   assert_ptr_equal(resize_at_once(left, 2 * MIB), left); /* leaves a gap of 1 MiB, which fits the object */
@@ -295,7 +293,7 @@ UNIT_TEST_BETWEEN(address_space_of_growth_goes_back, nothing_held, nothing_held)
 }
 
 /* What lives on in adopted arenas keeps few mappings: others that shrink are copied, as before. */
-UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
+LARGE_TEST(what_shrank_leaves_few_mappings) {
   enum { COUNT = 800 };
   static char *objects[COUNT];
   unsigned cut = 0, pins = 0;
@@ -323,7 +321,7 @@ UNIT_TEST_BETWEEN(what_shrank_leaves_few_mappings, nothing_held, nothing_held) {
 }
 
 /* What no extent can serve stays a mapping, and is used again. */
-UNIT_TEST_BETWEEN(wide_alignments_are_served_by_what_they_left, nothing_held, nothing_held) {
+LARGE_TEST(wide_alignments_are_served_by_what_they_left) {
   for (unsigned i = 0; i < 64; i++) {
     char *object = alloc((i % 4 + 1) * MIB, 4 * MIB);
     assert_int_equal((uintptr_t)object % (4 * MIB), 0);
@@ -333,11 +331,10 @@ UNIT_TEST_BETWEEN(wide_alignments_are_served_by_what_they_left, nothing_held, no
 }
 
 /* A purge of adopted arenas keeps what it is to keep, too. */
-UNIT_TEST_BETWEEN(purge_of_adopted_memory_is_bounded, nothing_held, nothing_held) {
+LARGE_TEST(purge_of_adopted_memory_is_bounded) {
   char *object, *wall;
   neighbours(MIB, &object, &wall);
-  object = resize_at_once(object, 30 * MIB);
-  assert_non_null(object);
+  object = UNIT_GOT(resize_at_once(object, 30 * MIB));
   large_free(object);
   size_t before = usage_free(), keep = 10 * MIB, step = 3 * MIB;
   struct purge purge = purge_by_preset(keep, UNIT_ANY_TIME);
@@ -351,16 +348,15 @@ UNIT_TEST_BETWEEN(purge_of_adopted_memory_is_bounded, nothing_held, nothing_held
 }
 
 /* Its site asks for the first length again. */
-UNIT_TEST_BETWEEN(a_resized_object_is_not_kept_for_its_site, nothing_held, nothing_held) {
+LARGE_TEST(a_resized_object_is_not_kept_for_its_site) {
   char *object = alloc_steady(2 * MIB);
-  object = resize_at_once(object, 2 * MIB - 3 * UNIT_BYTES);
-  assert_non_null(object);
+  object = UNIT_GOT(resize_at_once(object, 2 * MIB - 3 * UNIT_BYTES));
   large_free(object);
   assert_int_equal(stats().cached_bytes, 0);
 }
 
 /* Only a mapping can take the place of a long one, so it is not kept for a site that may never ask again. */
-UNIT_TEST_BETWEEN(long_mappings_are_kept_for_steady_sites_only, nothing_held, nothing_held) {
+LARGE_TEST(long_mappings_are_kept_for_steady_sites_only) {
   size_t sizes[] = {MAPPING_BYTES_MIN, 2 * MAPPING_BYTES_MIN};
   size_t dirty;
   for (unsigned i = 0; i < 4; i++) {
@@ -374,7 +370,7 @@ UNIT_TEST_BETWEEN(long_mappings_are_kept_for_steady_sites_only, nothing_held, no
   valid();
 }
 
-UNIT_TEST_BETWEEN(cache_serves_what_fits_closely, nothing_held, nothing_held) {
+LARGE_TEST(cache_serves_what_fits_closely) {
   size_t dirty = 0;
   char *object = alloc_steady(8 * MIB);
   large_free(object);
@@ -397,7 +393,7 @@ UNIT_TEST_BETWEEN(cache_serves_what_fits_closely, nothing_held, nothing_held) {
 }
 
 /* What is held and free is used before more is taken. */
-UNIT_TEST_BETWEEN(free_memory_is_used_first, nothing_held, nothing_held) {
+LARGE_TEST(free_memory_is_used_first) {
   enum { COUNT = 12 };
   char *objects[COUNT];
   extents_release(UNIT_BYTES); /* what other tests left is in pieces */
@@ -416,7 +412,7 @@ UNIT_TEST_BETWEEN(free_memory_is_used_first, nothing_held, nothing_held) {
 }
 
 /* A mapping costs the row and the leaf of its first unit, however long it is. */
-UNIT_TEST_BETWEEN(a_mapping_needs_one_row, nothing_held, nothing_held) {
+LARGE_TEST(a_mapping_needs_one_row) {
   size_t before = map_bytes(), bytes = 9 * GIB;
   char *object = TEST_EMULATED ? NULL : alloc(bytes, 16);
   unit_skip_if(object == NULL, "the system promises no more than it has; an emulator takes minutes afterwards");
@@ -435,7 +431,7 @@ UNIT_TEST_BETWEEN(a_mapping_needs_one_row, nothing_held, nothing_held) {
 }
 
 /* What the units of an arena hold may be old, so it says nothing of an address behind the arena. */
-UNIT_TEST_BETWEEN(only_mappings_are_searched, nothing_held, nothing_held) {
+LARGE_TEST(only_mappings_are_searched) {
   large_free(alloc(2 * MAPPING_BYTES, 16)); /* the search goes back so far */
   char *base = os_map(4 * MIB, ROW_BYTES), *unit = base + MIB, *foreign = base + 3 * MIB;
   assert_true(base != NULL && map_cover(base, 4 * MIB));
@@ -455,7 +451,7 @@ UNIT_TEST_BETWEEN(only_mappings_are_searched, nothing_held, nothing_held) {
   os_unmap(base, 4 * MIB);
 }
 
-UNIT_TEST_BETWEEN(cache_looks_at_alignment, nothing_held, nothing_held) {
+LARGE_TEST(cache_looks_at_alignment) {
   char *object;
   char *kept[8];
   unsigned count = 0;
@@ -470,7 +466,7 @@ UNIT_TEST_BETWEEN(cache_looks_at_alignment, nothing_held, nothing_held) {
     large_free(kept[--count]);
 }
 
-UNIT_TEST_BETWEEN(cache_is_bounded, nothing_held, nothing_held) {
+LARGE_TEST(cache_is_bounded) {
   unit_option("HAKMEM_LARGE_CACHE_MB", "64");
   size_t bytes_max = (size_t)option_value(OPTION_LARGE_CACHE_MB) << 20;
   char *huge = alloc(bytes_max / 2 + UNIT_BYTES, 16); /* too much for the cache */
@@ -513,14 +509,13 @@ static char *resized(char *object, size_t size) {
   char *result = resize(object, size);
   if (result)
     return result;
-  char *copy = alloc(size, 16);
-  assert_non_null(copy);
+  char *copy = UNIT_GOT(alloc(size, 16));
   memcpy(copy, object, min_size(large_bytes(object), size));
   large_free(object);
   return copy;
 }
 
-UNIT_TEST_BETWEEN(growth_and_shrinkage_keep_the_contents, nothing_held, nothing_held) {
+LARGE_TEST(growth_and_shrinkage_keep_the_contents) {
   uint64_t seed = UNIT_SEED;
   const size_t mosts[] = {2 * MIB, 12 * MIB, 60 * MIB};
   for (unsigned round = 0; round < unit_rounds(30, 1); round++) {
@@ -559,7 +554,7 @@ UNIT_TEST_BETWEEN(growth_and_shrinkage_keep_the_contents, nothing_held, nothing_
   }
 }
 
-UNIT_TEST_BETWEEN(extents_are_resized_in_place, nothing_held, nothing_held) {
+LARGE_TEST(extents_are_resized_in_place) {
   char *left, *right;
   neighbours(2 * MIB, &left, &right);
   pattern_write(left, 2 * MIB);
@@ -587,16 +582,13 @@ UNIT_TEST_BETWEEN(extents_are_resized_in_place, nothing_held, nothing_held) {
 }
 
 /* A string that a program appends to by a page at a time is copied once. From then on the system moves its pages. */
-UNIT_TEST_BETWEEN(what_grows_by_small_steps_stays_a_mapping, nothing_held, nothing_held) {
+LARGE_TEST(what_grows_by_small_steps_stays_a_mapping) {
   char *left, *right;
   neighbours(5 * MIB, &left, &right);
   pattern_write(left, 5 * MIB);
   uint64_t made = counter_read(large_allocations);
-  for (size_t size = 5 * MIB; size <= 17 * MIB; size += 4096) {
-    char *grown = resize_at_once(left, size);
-    assert_non_null(grown);
-    left = grown;
-  }
+  for (size_t size = 5 * MIB; size <= 17 * MIB; size += 4096)
+    left = UNIT_GOT(resize_at_once(left, size));
   assert_int_equal(counter_read(large_allocations) - made, 1);
   assert_false(address_in_arena(left));
   assert_int_equal(stats().mapping_count, 1);
@@ -606,22 +598,20 @@ UNIT_TEST_BETWEEN(what_grows_by_small_steps_stays_a_mapping, nothing_held, nothi
   large_free(right);
 }
 
-UNIT_TEST_BETWEEN(an_extent_that_cannot_grow_becomes_a_mapping, nothing_held, nothing_held) {
+LARGE_TEST(an_extent_that_cannot_grow_becomes_a_mapping) {
   const size_t sizes[] = {3 * MIB, 20 * MIB, 40 * MIB};
   for (unsigned i = 0; i < 3; i++) {
     char *left, *right;
     neighbours(2 * MIB, &left, &right);
     pattern_write(left, 2 * MIB);
-    char *grown = resize_at_once(left, sizes[i]);
-    assert_non_null(grown);
+    char *grown = UNIT_GOT(resize_at_once(left, sizes[i]));
     assert_false(address_in_arena(grown));
     assert_int_equal(stats().mapping_count, 1);
     assert_int_equal(stats().live_count, 2);
     assert_live(grown);
     assert_pattern(grown, 2 * MIB);
     assert_not_live(left, 2 * MIB);
-    grown = resize_at_once(grown, 100 * MIB); /* by moving pages, or in place */
-    assert_non_null(grown);
+    grown = UNIT_GOT(resize_at_once(grown, 100 * MIB)); /* by moving pages, or in place */
     assert_live(grown);
     assert_pattern(grown, 2 * MIB);
     pattern_write(grown, 100 * MIB);
@@ -638,7 +628,7 @@ UNIT_TEST_BETWEEN(an_extent_that_cannot_grow_becomes_a_mapping, nothing_held, no
 }
 
 /* The kernel limits a process's mappings: small ones that grow must not use them up. */
-UNIT_TEST_BETWEEN(grown_mappings_are_limited_in_number, nothing_held, nothing_held) {
+LARGE_TEST(grown_mappings_are_limited_in_number) {
   enum { COUNT = 2 * GROWN_COUNT_MAX };
   static char *objects[COUNT], *walls[COUNT];
   unsigned moved = 0;
@@ -659,7 +649,7 @@ UNIT_TEST_BETWEEN(grown_mappings_are_limited_in_number, nothing_held, nothing_he
   }
 }
 
-UNIT_TEST_BETWEEN(resizing_within_the_last_unit_changes_nothing, nothing_held, nothing_held) {
+LARGE_TEST(resizing_within_the_last_unit_changes_nothing) {
   char *object = alloc(MIB, 16);
   assert_true(large_keeps_length(object, MIB - UNIT_BYTES + 1) && !large_keeps_length(object, MIB - UNIT_BYTES));
   assert_ptr_equal(resize(object, MIB - UNIT_BYTES + 1), object);
@@ -670,7 +660,7 @@ UNIT_TEST_BETWEEN(resizing_within_the_last_unit_changes_nothing, nothing_held, n
 static void free_object(void *object) { hak_free(object); }
 
 /* Objects of a steady site begin in all lines of their first page, and have no fewer bytes than asked for. */
-UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) {
+LARGE_TEST(objects_begin_in_different_lines) {
   enum { COUNT = 256 };
   char *objects[COUNT];
   unsigned in_line[LARGE_COLORS] = {0}, most = 0;
@@ -698,8 +688,7 @@ UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) 
   for (unsigned i = 0; i + 1 < COUNT; i++)
     large_free(objects[i]);
   for (size_t bytes = MIB + MIB / 2; bytes <= 64 * MIB; bytes *= 2, object = longer) {
-    longer = resize(object, bytes);
-    assert_non_null(longer);
+    longer = UNIT_GOT(resize(object, bytes));
     assert_true(large_is_start(longer) && large_bytes(longer) >= bytes);
     assert_int_equal(longer[size - 1], (char)(COUNT - 1));
     memset(longer + size, 0, bytes - size);
@@ -723,7 +712,7 @@ UNIT_TEST_BETWEEN(objects_begin_in_different_lines, nothing_held, nothing_held) 
 }
 
 /* The room for that is no more than a unit, and 1/64 of a range. */
-UNIT_TEST_BETWEEN(room_for_lines_is_bounded, nothing_held, nothing_held) {
+LARGE_TEST(room_for_lines_is_bounded) {
   const size_t sizes[] = {HAK_SMALL_MAX + 1, MIB, 2 * MIB, 4 * MIB - UNIT_BYTES, 4 * MIB, 8 * MIB, 64 * MIB};
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     size_t dirty;
@@ -740,7 +729,7 @@ UNIT_TEST_BETWEEN(room_for_lines_is_bounded, nothing_held, nothing_held) {
 }
 
 /* A range that would have room for lines for a 32nd of its length gets it in new memory. */
-UNIT_TEST_BETWEEN(new_ranges_of_a_row_have_room, nothing_held, nothing_held) {
+LARGE_TEST(new_ranges_of_a_row_have_room) {
   enum { COUNT = 32 };
   char *objects[COUNT];
   unsigned longer = 0, in_other_lines = 0;
@@ -773,7 +762,7 @@ static void assert_all_zero(const unsigned char *block, size_t size) {
     fail_msg("byte %zu of %zu is %u", i, size, block[i]);
 }
 
-UNIT_TEST_BETWEEN(impossible_requests_are_refused, nothing_held, nothing_held) {
+LARGE_TEST(impossible_requests_are_refused) {
   const size_t sizes[] = {(size_t)1 << 50, (size_t)1 << 62, PTRDIFF_MAX};
   for (unsigned i = 0; i < 3; i++) {
     assert_null(alloc(sizes[i], 16));
@@ -798,7 +787,7 @@ UNIT_TEST_BETWEEN(impossible_requests_are_refused, nothing_held, nothing_held) {
 
 static void realloc_object(void *object) { hak_free(hak_realloc(object, 5 * MIB)); }
 
-UNIT_TEST_BETWEEN(bugs_end_the_program_with_their_sentence, nothing_held, nothing_held) {
+LARGE_TEST(bugs_end_the_program_with_their_sentence) {
   char *object = alloc(MIB, 16);
   static const char inside[] = ", which is not the start of a block";
   static const char double_free[] = "double free of block ";
@@ -818,7 +807,7 @@ static unsigned note_count;
 TEST_WRAP(void, huge_note_mapping, const char *base, size_t bytes) { note_count++; }
 
 /* What a mapping has resident is asked at its first free, and again when it may be less or more. */
-UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {
+LARGE_TEST(a_kept_mapping_is_noted_once) {
   const size_t size = MAPPING_BYTES;
   char *object = alloc_steady(size);
   unit_option("HAKMEM_HUGE", "large");
@@ -831,8 +820,7 @@ UNIT_TEST_BETWEEN(a_kept_mapping_is_noted_once, nothing_held, nothing_held) {
   large_clear(again, size); /* nothing is resident */
   large_free(again);
   assert_int_equal(note_count, 2);
-  object = resize_at_once(alloc_steady(size), 2 * size);
-  assert_non_null(object);
+  object = UNIT_GOT(resize_at_once(alloc_steady(size), 2 * size));
   assert_int_equal(note_count, 2);
   large_free(object);
   assert_int_equal(note_count, 3);
@@ -853,7 +841,7 @@ static size_t resident_when_cleared(char *object, size_t size, size_t written) {
 }
 
 /* Long objects are purged to clear them, unless nearly all of it is resident: then its next use would be as dense. */
-UNIT_TEST_BETWEEN(dense_objects_are_cleared_in_place, nothing_held, nothing_held) {
+LARGE_TEST(dense_objects_are_cleared_in_place) {
   const size_t size = 40 * MIB;
   char *object = alloc_steady(size);
   assert_int_equal(resident_when_cleared(object, size, size / 2), 0);
@@ -869,7 +857,7 @@ static size_t resident_when_used(char *object, size_t size, size_t written) {
 
 /* Shorter ones are purged if a 32nd of their pages is resident at most, and if there are 1 MiB of large objects; while
  * such are the rule, also if it is a quarter, which cleared neighbours may have left. */
-UNIT_TEST_BETWEEN(sparse_objects_are_purged, nothing_held, nothing_held) {
+LARGE_TEST(sparse_objects_are_purged) {
   const size_t size = MIB / 2, sparse = size / 32, mixed = size / 4;
   char *object = alloc(size, UNIT_BYTES), *shortest = alloc(UNIT_BYTES, UNIT_BYTES);
   assert_int_equal(resident_when_used(object, size, sparse), size);
@@ -894,7 +882,7 @@ UNIT_TEST_BETWEEN(sparse_objects_are_purged, nothing_held, nothing_held) {
 }
 
 /* The kernel refuses to purge locked pages. */
-UNIT_TEST_BETWEEN(locked_objects_are_cleared_in_place, nothing_held, nothing_held) {
+LARGE_TEST(locked_objects_are_cleared_in_place) {
   const size_t size = MIB / 2;
   char *others = alloc(MIB, UNIT_BYTES), *object = alloc(size, UNIT_BYTES);
   assert_true(os_purge(object, size));
@@ -914,14 +902,12 @@ UNIT_TEST(alignment_reaches_a_gib) {
   for (size_t alignment = 16; alignment <= GIB; alignment *= 2) {
     const size_t sizes[] = {1, MIB / 2, 3 * MIB, 40 * MIB};
     for (unsigned i = 0; i < 4; i++) {
-      char *object = alloc(sizes[i], alignment);
-      assert_non_null(object);
+      char *object = UNIT_GOT(alloc(sizes[i], alignment));
       assert_int_equal((uintptr_t)object & (alignment - 1), 0);
       assert_live(object);
       object[0] = object[sizes[i] - 1] = 1;
       large_free(object);
-      char *block = test_opaque(hak_aligned_alloc(alignment, sizes[i]));
-      assert_non_null(block);
+      char *block = UNIT_GOT(test_opaque(hak_aligned_alloc(alignment, sizes[i])));
       assert_int_equal((uintptr_t)block & (alignment - 1), 0);
       memset(block, 1, min_size(sizes[i], MIB));
       hak_free(block);
@@ -939,8 +925,7 @@ UNIT_TEST(calloc_is_zero_after_any_use) {
     unit_option("HAKMEM_PURGE", modes[mode]);
     for (unsigned round = 0; round < unit_rounds(40, 1); round++) {
       size_t size = 65537 + test_random(&seed) % (round % 8 ? 3 * MIB : 40 * MIB);
-      unsigned char *block = hak_calloc(size, 1);
-      assert_non_null(block);
+      unsigned char *block = UNIT_GOT(hak_calloc(size, 1));
       assert_all_zero(block, size);
       memset(block, 0xff, hak_usable_size(block));
       size_t kept = HAK_SMALL_MAX + 1 + test_random(&seed) % size;
@@ -961,7 +946,7 @@ UNIT_TEST(calloc_is_zero_after_any_use) {
 }
 
 /* An object that begins with used memory and ends with fresh memory: calloc writes to the used part only. */
-UNIT_TEST_BETWEEN(calloc_leaves_fresh_memory_alone, nothing_held, nothing_held) {
+LARGE_TEST(calloc_leaves_fresh_memory_alone) {
   forget_habits();
   extents_release(UNIT_BYTES);
   char *used = alloc(2 * MIB, EXACT);
@@ -988,8 +973,7 @@ UNIT_TEST_BETWEEN(calloc_leaves_fresh_memory_alone, nothing_held, nothing_held) 
 /* Blocks for those that may wait for nothing are mappings of any size: none is kept. */
 UNIT_TEST(spare_mappings_are_not_cached) {
   size_t cached = decay_total(&big_cache_decay), mapped = range_mapping_bytes();
-  void *spare = large_alloc_unlocked(3 * MIB, UNIT_BYTES);
-  assert_non_null(spare);
+  void *spare = UNIT_GOT(large_alloc_unlocked(3 * MIB, UNIT_BYTES));
   large_free(spare);
   assert_int_equal(decay_total(&big_cache_decay), cached);
   assert_int_equal(range_mapping_bytes(), mapped);
@@ -1000,8 +984,7 @@ UNIT_TEST(what_shrinks_to_a_unit_grows_in_place) {
   char *object = hak_malloc(70000);
   unsigned moves = 0;
   for (unsigned i = 0; i < 20; i++) {
-    char *resized = hak_realloc(object, i % 2 == 0 ? 60000 : 70000);
-    assert_non_null(resized);
+    char *resized = UNIT_GOT(hak_realloc(object, i % 2 == 0 ? 60000 : 70000));
     moves += resized != object;
     object = resized;
   }
@@ -1014,8 +997,7 @@ UNIT_TEST(what_shrinks_to_a_unit_grows_in_place) {
 /* Where there is no memory for a copy, it shrinks in place. */
 UNIT_TEST(what_shrinks_without_memory_shrinks_in_place) {
   hak_heap *heap = hak_heap_new(MIB);
-  char *object = hak_heap_malloc(heap, MIB);
-  assert_non_null(object);
+  char *object = UNIT_GOT(hak_heap_malloc(heap, MIB));
   object[0] = 7;
   object = hak_heap_realloc(heap, object, 100);
   assert_true(object != NULL && object[0] == 7 && hak_usable_size(object) <= UNIT_BYTES);
@@ -1023,8 +1005,8 @@ UNIT_TEST(what_shrinks_without_memory_shrinks_in_place) {
   hak_heap_destroy(heap);
 }
 
-static void resize_to_the_same_size(void *unused) {
-  (void)unused;
+/* Where memory is short, extents have whole units, not the length of a class. */
+UNIT_TEST_IN_CHILD(a_resize_to_the_same_size_changes_nothing) {
   usage_note_refusal(UNIT_BYTES);
   CHECK(usage_is_short());
   for (size_t size = 300000; size < 8 * MIB; size += size / 16) {
@@ -1035,8 +1017,5 @@ static void resize_to_the_same_size(void *unused) {
     hak_free(object);
   }
 }
-
-/* Where memory is short, extents have whole units, not the length of a class. */
-UNIT_TEST(a_resize_to_the_same_size_changes_nothing) { unit_passes_in_child(resize_to_the_same_size, NULL); }
 
 UNIT_MAIN(unit_alone())

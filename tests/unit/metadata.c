@@ -11,6 +11,12 @@ TEST_WRAP(bool, os_purge, void *address, size_t size) {
   return __real_os_purge(address, size + (unit_lies("wide") ? os_page_bytes() : 0));
 }
 
+/* A piece, all of whose bytes are the mark. */
+static void *take(unsigned order, unsigned char mark) {
+  void *piece = UNIT_GOT(metadata_take(order));
+  return memset(piece, mark, (size_t)1 << order);
+}
+
 static struct {
   unsigned char *at;
   unsigned order;
@@ -20,11 +26,9 @@ static struct {
 static void fill(unsigned i, uint64_t *seed) {
   unsigned draw = (unsigned)(test_random(seed) % 100);
   pieces[i].order = METADATA_ORDER_MIN + (draw < 90 ? draw % 6 : draw % (METADATA_ORDER_MAX - METADATA_ORDER_MIN + 1));
-  pieces[i].at = metadata_take(pieces[i].order);
   pieces[i].mark = (unsigned char)test_random(seed);
-  assert_non_null(pieces[i].at);
+  pieces[i].at = take(pieces[i].order, pieces[i].mark);
   assert_int_equal((uintptr_t)pieces[i].at % CACHE_LINE, 0);
-  memset(pieces[i].at, pieces[i].mark, (size_t)1 << pieces[i].order);
 }
 
 static void drop(unsigned i) {
@@ -46,8 +50,7 @@ UNIT_TEST(pieces_keep_what_is_in_them) {
     if (step % STEPS_A_TRIM == 0)
       metadata_trim();
     if (step % 1000 == 0) {
-      unsigned char *zero = metadata_take_forever(3000);
-      assert_non_null(zero);
+      unsigned char *zero = UNIT_GOT(metadata_take_forever(3000));
       for (unsigned b = 0; b < 3000; b++)
         assert_int_equal(zero[b], 0);
       memset(zero, 1, 3000);
@@ -62,11 +65,8 @@ UNIT_TEST(a_trim_gives_back_what_is_free) {
   static void *many[20000];
   metadata_trim();
   size_t before = metadata_bytes();
-  for (unsigned i = 0; i < 20000; i++) {
-    many[i] = metadata_take(10);
-    assert_non_null(many[i]);
-    memset(many[i], 1, 1024);
-  }
+  for (unsigned i = 0; i < 20000; i++)
+    many[i] = take(10, 1);
   assert_true(metadata_bytes() >= before + 10000 * KIB);
   for (unsigned i = 0; i < 20000; i++)
     metadata_give(many[i], 10);
@@ -81,21 +81,15 @@ UNIT_TEST(a_trim_reaches_between_pieces) {
   enum { COUNT = 200 };
   static void *many[COUNT], *single[COUNT];
   for (unsigned i = 0; i < COUNT; i++) {
-    many[i] = metadata_take(METADATA_ORDER_MAX);
-    single[i] = metadata_take(METADATA_ORDER_MAX - 1); /* of what the other one left in the chunk */
-    assert_non_null(many[i]);
-    memset(many[i], 1, (size_t)1 << METADATA_ORDER_MAX);
-    memset(single[i], 2, (size_t)1 << (METADATA_ORDER_MAX - 1));
+    many[i] = take(METADATA_ORDER_MAX, 1);
+    single[i] = take(METADATA_ORDER_MAX - 1, 2); /* of what the other one left in the chunk */
   }
   for (unsigned i = 0; i < COUNT; i++)
     metadata_give(many[i], METADATA_ORDER_MAX);
   assert_true(metadata_trim() >= COUNT * 100 * KIB);
   size_t before = metadata_bytes();
-  for (unsigned i = 0; i < COUNT; i++) { /* as smaller ones */
-    many[i] = metadata_take(METADATA_ORDER_MAX - 4);
-    assert_non_null(many[i]);
-    memset(many[i], 1, (size_t)1 << (METADATA_ORDER_MAX - 4));
-  }
+  for (unsigned i = 0; i < COUNT; i++) /* as smaller ones */
+    many[i] = take(METADATA_ORDER_MAX - 4, 1);
   assert_int_equal(metadata_bytes(), before);
   for (unsigned i = 0; i < COUNT; i++) {
     assert_int_equal(*(unsigned char *)single[i], 2);

@@ -149,8 +149,10 @@ UNIT_TEST_BETWEEN(nodes_are_counted, NULL, forget_tree) {
   world.interrupt = world.by_byte = false;
 }
 
-/* Threads come that may use a second processor, later a third one. Attaches one after the other. */
-static void threads_come(void *unused) {
+/* Threads come that may use a second processor, later a third one; they attach one after the other. After many threads
+ * in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads is: a new processor
+ * makes room for a pool more until there are twice as many threads. */
+UNIT_TEST_IN_CHILD(processors_that_come_late_are_found) {
   enum { SECOND = 13, THIRD = 30, THREADS = 64 };
   unit_option("HAKMEM_POOLS", "0");
   for (unsigned i = 1; i <= THREADS; i++) {
@@ -162,10 +164,6 @@ static void threads_come(void *unused) {
   CHECK(pool_count() == 3);
   CHECK(world.asked <= THREADS * 2 / 3);
 }
-
-/* After many threads in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads
- * is: a new processor makes room for a pool more until there are twice as many threads. */
-UNIT_TEST(processors_that_come_late_are_found) { unit_passes_in_child(threads_come, NULL); }
 
 /* From here on there are two nodes. */
 UNIT_TEST_BETWEEN(two_nodes, NULL, forget_tree) {
@@ -221,8 +219,7 @@ UNIT_TEST(pools_are_shared_out_by_processors) {
 
 static char *unit_on(int cpu) {
   pretended_cpu = cpu;
-  char *unit = run_take(0, false);
-  assert_non_null(unit);
+  char *unit = UNIT_GOT(run_take(0, false));
   usage_move_end(UNIT_BYTES);
   *unit = 1;
   return unit;
@@ -270,7 +267,7 @@ UNIT_TEST(extents_serve_their_node_first) {
   char *objects[2][COUNT];
   for (unsigned i = 0; i < 2 * COUNT; i++) {
     pretended_cpu = (int)(i % 2);
-    assert_non_null(objects[i % 2][i / 2] = hak_malloc(3 * MIB + i * MIB / 4));
+    objects[i % 2][i / 2] = UNIT_GOT(hak_malloc(3 * MIB + i * MIB / 4));
     assert_int_equal(extent_node_of(objects[i % 2][i / 2]), i % 2);
     *objects[i % 2][i / 2] = 1;
   }
@@ -290,7 +287,7 @@ UNIT_TEST(extents_serve_their_node_first) {
   void *all[3 * COUNT];
   unsigned of_first_node = 0;
   for (unsigned i = 0; i < 3 * COUNT; i++) {
-    assert_non_null(all[i] = hak_malloc(2 * MIB));
+    all[i] = UNIT_GOT(hak_malloc(2 * MIB));
     of_first_node += extent_node_of(all[i]) == 0;
   }
   assert_in_range(of_first_node, 3, 3 * COUNT - 3);

@@ -7,6 +7,7 @@
 #include <ctype.h>
 
 #define NUMBER_TEXT 32
+#define TOO_LARGE "1844674407370955161"
 
 static enum option_error parse(const char *name, const char *value) { return options_parse(name, strlen(name), value); }
 
@@ -53,7 +54,7 @@ static void in_capitals(char *out, const char *word) {
   while (*word++);
 }
 
-static void choices_and_bounds(void *unused) {
+UNIT_TEST_IN_CHILD(every_row_takes_its_choices_and_bounds) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     row_name = row->name;
@@ -84,27 +85,11 @@ static void choices_and_bounds(void *unused) {
   }
 }
 
-UNIT_TEST(every_row_takes_its_choices_and_bounds) { unit_passes_in_child(choices_and_bounds, NULL); }
-
-static void bad_values(void *unused) {
-  static const char *const bad[] = {" ",
-                                    "-1",
-                                    "+1",
-                                    "1 ",
-                                    " 1",
-                                    "1k",
-                                    "0x10",
-                                    "1.5",
-                                    "speedy",
-                                    "off ",
-                                    "o",
-                                    "onn",
-                                    "secured",
-                                    "MIXED",
-                                    "\xff",
-                                    "18446744073709551617",
-                                    "9223372036854775808",
-                                    "99999999999999999999999999999999999999999999999999999999999999999999"};
+UNIT_TEST_IN_CHILD(bad_values_are_refused) {
+  static const char much_too_large[] = TOO_LARGE TOO_LARGE TOO_LARGE TOO_LARGE;
+  static const char *const bad[] = {
+      " ",    "-1", "+1",  "1 ",      " 1",    "1k",   "0x10",        "1.5",          "speedy",
+      "off ", "o",  "onn", "secured", "MIXED", "\xff", TOO_LARGE "7", much_too_large, "9223372036854775808"};
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     row_name = option_rows[i].name;
     EXPECT(option_string(i) != NULL || parse(option_rows[i].environment, "") == OPTION_OK);
@@ -113,8 +98,6 @@ static void bad_values(void *unused) {
     EXPECT(!option_is_set(i));
   }
 }
-
-UNIT_TEST(bad_values_are_refused) { unit_passes_in_child(bad_values, NULL); }
 
 UNIT_TEST(unknown_names_are_refused) {
   assert_int_equal(parse("HAKMEM_", "1"), OPTION_UNKNOWN);
@@ -127,7 +110,7 @@ UNIT_TEST(unknown_names_are_refused) {
   assert_int_equal(options_parse("HAKMEM_STATS=json", 7, "json"), OPTION_UNKNOWN);
 }
 
-static void presets(void *unused) {
+UNIT_TEST_IN_CHILD(presets_give_their_column_unless_set) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     row_name = option_rows[i].name;
     EXPECT(option_value(i) == option_default(i, PRESET_BALANCED));
@@ -148,10 +131,8 @@ static void presets(void *unused) {
   EXPECT(option_value(OPTION_KEEP_MB) == 0 && option_is_set(OPTION_KEEP_MB));
 }
 
-UNIT_TEST(presets_give_their_column_unless_set) { unit_passes_in_child(presets, NULL); }
-
 /* Where off is a choice, no and its like mean it, and yes and its like the first other choice. */
-static void answers(void *unused) {
+UNIT_TEST_IN_CHILD(answers_mean_what_they_say) {
   static const struct {
     enum option option;
     long no, yes;
@@ -172,9 +153,7 @@ static void answers(void *unused) {
   EXPECT(parse("HAKMEM_KEEP_MB", "off") == OPTION_BAD && parse("HAKMEM_KEEP_MB", "yes") == OPTION_BAD);
 }
 
-UNIT_TEST(answers_mean_what_they_say) { unit_passes_in_child(answers, NULL); }
-
-static void aliases(void *unused) {
+UNIT_TEST_IN_CHILD(aliases_are_understood) {
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "0") == OPTION_OK && !option_is_set(OPTION_PROFILE));
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "2") == OPTION_BAD && parse("HAKMEM_SS_MEM_LEAN", "lean") == OPTION_BAD);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_LEAN);
@@ -198,9 +177,7 @@ static void aliases(void *unused) {
   EXPECT(option_set(OPTION_PROFILE, "Secure") == OPTION_FIXED && option_value(OPTION_PROFILE) == PRESET_BALANCED);
 }
 
-UNIT_TEST(aliases_are_understood) { unit_passes_in_child(aliases, NULL); }
-
-static void ranks(void *unused) {
+UNIT_TEST_IN_CHILD(own_names_beat_aliases_and_calls_beat_both) {
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK);
   EXPECT(parse("HAKMEM_PROFILE", "speed") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_SPEED);
   EXPECT(parse("HAKMEM_SS_MEM_LEAN", "1") == OPTION_OK && option_value(OPTION_PROFILE) == PRESET_SPEED);
@@ -214,9 +191,7 @@ static void ranks(void *unused) {
   EXPECT(!option_is_set(OPTION_PURGE));
 }
 
-UNIT_TEST(own_names_beat_aliases_and_calls_beat_both) { unit_passes_in_child(ranks, NULL); }
-
-static void calls(void *unused) {
+UNIT_TEST_IN_CHILD(options_are_set_by_name) {
   for (unsigned i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     enum option found = OPTION_COUNT;
@@ -239,9 +214,7 @@ static void calls(void *unused) {
   EXPECT(!option_find("HAKMEM_SS_MEM_LEAN", &found));
 }
 
-UNIT_TEST(options_are_set_by_name) { unit_passes_in_child(calls, NULL); }
-
-static void texts(void *unused) {
+UNIT_TEST_IN_CHILD(texts_are_held) {
   const char *name = option_rows[OPTION_POLICY_FILE].environment;
   static char longest[OPTION_TEXT_BYTES + 1];
   struct text shown = TEXT_IN(longest);
@@ -260,9 +233,4 @@ static void texts(void *unused) {
   EXPECT(parse(name, "") == OPTION_OK && *option_string(OPTION_POLICY_FILE) == 0);
 }
 
-UNIT_TEST(texts_are_held) { unit_passes_in_child(texts, NULL); }
-
-int main(void) {
-  option_set(OPTION_POOLS, NULL); /* unit.h has set it */
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN(option_set(OPTION_POOLS, NULL)) /* unit.h has set it */

@@ -121,8 +121,7 @@ static int content(void) {
 /* Files in the folder; with `remove` those that are parts go. */
 static unsigned names(bool remove) {
   unsigned count = 0;
-  DIR *entries = opendir(folder);
-  assert_non_null(entries);
+  DIR *entries = UNIT_GOT(opendir(folder));
   for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
     if (entry->d_name[0] == '.')
       continue;
@@ -139,9 +138,7 @@ static int begin(void **unused) {
     before[i] = (unsigned char)(i * 7);
     after[i] = (unsigned char)(i * 5 + 1);
   }
-  snprintf(folder, sizeof folder, "%s/hakmem-os-file-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-  if (mkdtemp(folder) == NULL)
-    return -1;
+  unit_folder_make(folder, sizeof folder);
   snprintf(path, sizeof path, "%.200s/file", folder);
   return 0;
 }

@@ -57,8 +57,7 @@ UNIT_TEST(covering_refuses_what_is_no_address) {
 #define AROUND 40u /* units on each side of the border */
 
 UNIT_TEST(entries_and_records_reach_over_a_border) {
-  char *range = os_reserve(2 * LEAF_BYTES, UNIT_BYTES);
-  assert_non_null(range);
+  char *range = UNIT_GOT(os_reserve(2 * LEAF_BYTES, UNIT_BYTES));
   char *border = (char *)round_up((uintptr_t)range + 4 * ROW_BYTES, LEAF_BYTES);
   char *first = border - AROUND * UNIT_BYTES;
   assert_true(map_cover(first, 2 * AROUND * UNIT_BYTES));

@@ -10,20 +10,28 @@
 
 static struct policy_costs c; /* of all tests but two */
 
-static struct policy_arm arm_led_by(enum keep leader) {
-  struct policy_arm arm;
+/* Of each test. */
+static struct policy_arm arm;
+static uint32_t now_ms;
+
+static void begin(enum keep leader) {
   policy_arm_begin(&arm, leader);
-  return arm;
+  now_ms = 0;
 }
+static int begin_usual(void **unused) {
+  begin(KEEP_1S);
+  return 0;
+}
+#define ARM_TEST(test) UNIT_TEST_BETWEEN(test, begin_usual, NULL)
 
 /* One pair of events: freed, and asked for again after gap_ms. */
-static void reuse(struct policy_arm *arm, uint32_t *now_ms, uint32_t gap_ms) {
-  policy_arm_freed(arm, NULL, &c, PAGES, true, *now_ms);
-  *now_ms += gap_ms;
-  policy_arm_taken(arm, NULL, &c, PAGES, *now_ms);
+static void reuse(uint32_t gap_ms) {
+  policy_arm_freed(&arm, NULL, &c, PAGES, true, now_ms);
+  now_ms += gap_ms;
+  policy_arm_taken(&arm, NULL, &c, PAGES, now_ms);
 }
 
-static void valid(const struct policy_arm *arm) { UNIT_VALID(policy_arm_is_valid(arm)); }
+static void valid(void) { UNIT_VALID(policy_arm_is_valid(&arm)); }
 
 static int64_t sum_of_ratings(const struct policy_arm *arm) {
   int64_t sum = 0;
@@ -32,10 +40,9 @@ static int64_t sum_of_ratings(const struct policy_arm *arm) {
   return sum;
 }
 
-UNIT_TEST(charges_are_exact) {
-  struct policy_arm arm = arm_led_by(KEEP_1S);
-  uint32_t now_ms = 7;
-  reuse(&arm, &now_ms, 50);
+ARM_TEST(charges_are_exact) {
+  now_ms = 7;
+  reuse(50);
   /* A page's rent is 500 ns / 1000 ms; purging 500 pages takes 800 + 500 * 60, faulting them in 500 * 500. */
   const uint64_t purge = 800 + PAGES * 60, faults = PAGES * 500, rent_of_10 = PAGES * 10 / 2,
                  rent_of_50 = PAGES * 50 / 2;
@@ -48,8 +55,8 @@ UNIT_TEST(charges_are_exact) {
   assert_int_equal(keep_delay_ms(KEEP_WARM), KEEP_NEVER);
 }
 
-UNIT_TEST(what_is_never_asked_for_pays_no_faults) {
-  struct policy_arm arm = arm_led_by(KEEP_10MS);
+ARM_TEST(what_is_never_asked_for_pays_no_faults) {
+  begin(KEEP_10MS);
   policy_arm_freed(&arm, NULL, &c, PAGES, true, 0);
   policy_arm_tick(&arm, &c, 100000);
   assert_int_equal(arm.total[KEEP_10MS], PAGES * 10 / 2 + 800 + PAGES * 60);
@@ -60,8 +67,8 @@ UNIT_TEST(what_is_never_asked_for_pays_no_faults) {
   assert_int_equal(arm.total_acted, arm.total[KEEP_10MS]);
 }
 
-UNIT_TEST(parts_of_what_was_freed_are_asked_for) {
-  struct policy_arm arm = arm_led_by(KEEP_WARM);
+ARM_TEST(parts_of_what_was_freed_are_asked_for) {
+  begin(KEEP_WARM);
   policy_arm_freed(&arm, NULL, &c, 100, true, 0);
   policy_arm_freed(&arm, NULL, &c, 50, true, 20);
   /* The newest first: 50 idle for 0 ms, 30 of those idle for 20 ms. The other 70 stay idle. */
@@ -74,7 +81,7 @@ UNIT_TEST(parts_of_what_was_freed_are_asked_for) {
   assert_int_equal(arm.idle[0].pages, 70);
   policy_arm_taken(&arm, NULL, &c, 1000, 20); /* more than there is */
   assert_int_equal(arm.idle_count, 0);
-  valid(&arm);
+  valid();
 }
 
 /* The same charges with a list that has no end: what merging may not change. */
@@ -102,15 +109,14 @@ static void freed_in_both(struct policy_arm *arm, struct endless *list, const st
   list->pages[list->count++] = pages;
 }
 
-UNIT_TEST(merging_changes_no_sums) {
+ARM_TEST(merging_changes_no_sums) {
   static const uint32_t steps_ms[] = {1, 5, 20, 150, 2500};
   static struct endless list;
   uint64_t random = UNIT_SEED;
   for (unsigned step = 0; step < sizeof steps_ms / sizeof *steps_ms; step++)
     for (unsigned takes_some = 0; takes_some < 2; takes_some++) {
-      uint32_t now_ms = 0;
       memset(&list, 0, sizeof list);
-      struct policy_arm arm = arm_led_by(KEEP_1S);
+      begin(KEEP_1S);
       for (unsigned i = 0; i < 10000; i++, now_ms += steps_ms[step]) {
         freed_in_both(&arm, &list, &c, 16, now_ms);
         if (takes_some && test_random(&random) % 2) { /* the newest, in both */
@@ -126,11 +132,11 @@ UNIT_TEST(merging_changes_no_sums) {
         uint64_t exact = list.total[strategy], told = arm.total[strategy];
         assert_in_range(told, exact - exact / 4, exact + exact / 4);
       }
-      valid(&arm);
+      valid();
     }
 }
 
-UNIT_TEST(an_arm_that_ends_leaves_its_idle_pages) {
+ARM_TEST(an_arm_that_ends_leaves_its_idle_pages) {
   struct policy_arm ending, heir;
   policy_arm_begin(&ending, KEEP_1S);
   policy_arm_begin(&heir, KEEP_1S);
@@ -149,15 +155,13 @@ UNIT_TEST(an_arm_that_ends_leaves_its_idle_pages) {
   policy_arm_tick(&heir, &c, 100000);
   assert_in_range(heir.total[KEEP_WARM] + ending.total[KEEP_WARM], 17ull * 8 * 97000 / 2 * 99 / 100,
                   17ull * 8 * 100000 / 2);
-  valid(&heir);
+  UNIT_VALID(policy_arm_is_valid(&heir));
 }
 
 /* An arm that is only asked for pages it never had pays nothing and learns nothing; and forgets nothing. */
-UNIT_TEST(nothing_is_told_by_nothing) {
-  uint32_t now_ms = 0;
-  struct policy_arm arm = arm_led_by(KEEP_1S);
+ARM_TEST(nothing_is_told_by_nothing) {
   for (unsigned i = 0; i < 100; i++)
-    reuse(&arm, &now_ms, 700);
+    reuse(700);
   struct policy_arm before = arm;
   for (unsigned i = 0; i < 1000; i++)
     policy_arm_taken(&arm, NULL, &c, PAGES, ++now_ms);
@@ -177,8 +181,7 @@ UNIT_TEST(nothing_is_told_by_nothing) {
   assert_int_equal(policy_strategy_like(UINT32_MAX), KEEP_10S);
 }
 
-UNIT_TEST(many_idle_ones_are_merged) {
-  struct policy_arm arm = arm_led_by(KEEP_1S);
+ARM_TEST(many_idle_ones_are_merged) {
   uint64_t pages = 0;
   for (uint32_t i = 0; i < 1000; i++, pages += 3)
     policy_arm_freed(&arm, NULL, &c, 3, true, i);
@@ -186,31 +189,27 @@ UNIT_TEST(many_idle_ones_are_merged) {
   for (unsigned i = 0; i < arm.idle_count; i++)
     pages -= arm.idle[i].pages;
   assert_int_equal(pages, 0);
-  valid(&arm);
+  valid();
 }
 
 /* Expects the leader after so many pairs of events with this gap. */
 static void leads(uint32_t gap_ms, unsigned pairs, enum keep first, enum keep last) {
-  uint32_t now_ms = 0;
-  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned i = 0; i < pairs; i++)
-    reuse(&arm, &now_ms, gap_ms);
+    reuse(gap_ms);
   assert_in_range(arm.leader, first, last);
   assert_in_range(policy_best_fixed(arm.total), first, last);
-  valid(&arm);
+  valid();
 }
 
-UNIT_TEST(the_cheapest_leads) {
+ARM_TEST(the_cheapest_leads) {
   leads(3, 30, KEEP_10MS, KEEP_WARM);
   leads(700, 30, KEEP_1S, KEEP_WARM);
   leads(30000, 30, KEEP_AT_ONCE, KEEP_10MS);
 }
 
-UNIT_TEST(equals_do_not_drift) {
-  uint32_t now_ms = 0;
-  struct policy_arm arm = arm_led_by(KEEP_1S);
+ARM_TEST(equals_do_not_drift) {
   for (unsigned i = 0; i < 10000; i++)
-    reuse(&arm, &now_ms, 5); /* all but the first cost the same */
+    reuse(5); /* all but the first cost the same */
   for (unsigned strategy = KEEP_100MS; strategy < KEEP_STRATEGIES; strategy++)
     assert_int_equal(arm.rating[strategy], arm.rating[KEEP_10MS]);
   assert_true(arm.rating[KEEP_AT_ONCE] < arm.rating[KEEP_10MS]);
@@ -224,11 +223,12 @@ UNIT_TEST(equals_do_not_drift) {
   assert_int_equal(idle.rating[KEEP_AT_ONCE], 0);
 }
 
-UNIT_TEST(ratings_are_bounded_and_add_up) {
+ARM_TEST(ratings_are_bounded_and_add_up) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
-    uint32_t now_ms = (uint32_t)test_random(&random); /* the clock wraps in some */
-    struct policy_arm arm = arm_led_by((enum keep)(test_random(&random) % KEEP_STRATEGIES));
+    uint32_t start_ms = (uint32_t)test_random(&random); /* the clock wraps in some */
+    begin((enum keep)(test_random(&random) % KEEP_STRATEGIES));
+    now_ms = start_ms;
     bool at_bound = false;
     for (unsigned i = 0; i < 500; i++) {
       struct policy_costs c = policy_costs_of((uint32_t)(test_random(&random) >> (32 + test_random(&random) % 32)), 60,
@@ -244,22 +244,20 @@ UNIT_TEST(ratings_are_bounded_and_add_up) {
         at_bound |= abs(arm.rating[strategy]) == POLICY_RATING_MAX;
       }
       assert_true(at_bound || sum_of_ratings(&arm) == 0);
-      valid(&arm);
+      valid();
     }
   }
 }
 
-UNIT_TEST(a_change_is_followed) {
-  uint32_t now_ms = 0;
-  struct policy_arm arm = arm_led_by(KEEP_1S);
+ARM_TEST(a_change_is_followed) {
   for (unsigned i = 0; i < 5000; i++)
-    reuse(&arm, &now_ms, 2);
+    reuse(2);
   assert_true(arm.leader >= KEEP_10MS);
   for (unsigned i = 0; i < 25; i++) /* 50 events */
-    reuse(&arm, &now_ms, 20000);
+    reuse(20000);
   assert_true(arm.leader <= KEEP_100MS); /* costs 8 % more than at once */
   for (unsigned i = 0; i < 25; i++)
-    reuse(&arm, &now_ms, 2);
+    reuse(2);
   assert_true(arm.leader >= KEEP_10MS);
 }
 
@@ -281,14 +279,12 @@ static bool is_near_the_best(const struct seen *from, const struct seen *to) {
 static unsigned events_until_back(uint32_t before_ms, uint32_t after_ms) {
   enum { PAIRS = 300, WINDOW = 24 };
   static struct seen seen[PAIRS + 1];
-  uint32_t now_ms = 0;
-  struct policy_arm arm = arm_led_by(KEEP_1S);
   for (unsigned i = 0; i < PAIRS; i++)
-    reuse(&arm, &now_ms, before_ms);
+    reuse(before_ms);
   for (unsigned i = 0; i <= PAIRS; i++) {
     seen[i].acted = arm.total_acted;
     memcpy(seen[i].fixed, arm.total, sizeof seen[i].fixed);
-    reuse(&arm, &now_ms, after_ms);
+    reuse(after_ms);
   }
   unsigned start = 0;
   while (start + WINDOW <= PAIRS &&
@@ -297,7 +293,7 @@ static unsigned events_until_back(uint32_t before_ms, uint32_t after_ms) {
   return start * 2;
 }
 
-UNIT_TEST(costs_are_back_soon_after_any_change) {
+ARM_TEST(costs_are_back_soon_after_any_change) {
   static const uint32_t gaps_ms[] = {2, 50, 700, 5000, 30000};
   for (unsigned before = 0; before < 5; before++)
     for (unsigned after = 0; after < 5; after++) {
@@ -308,26 +304,25 @@ UNIT_TEST(costs_are_back_soon_after_any_change) {
 }
 
 /* Against the best fixed strategy, gaps drawn alike: a few percent, and what it takes to learn. */
-UNIT_TEST(regret_is_bounded) {
+ARM_TEST(regret_is_bounded) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 300; round++) {
-    uint32_t now_ms = 0;
     unsigned spread = 1 + (unsigned)(test_random(&random) % 16), shift = (unsigned)(test_random(&random) % spread);
-    struct policy_arm arm = arm_led_by(KEEP_1S);
+    begin(KEEP_1S);
     for (unsigned i = 0; i < 2000; i++)
-      reuse(&arm, &now_ms, (uint32_t)(1u << shift) + (uint32_t)(test_random(&random) % (1u << spread)));
+      reuse((uint32_t)(1u << shift) + (uint32_t)(test_random(&random) % (1u << spread)));
     uint64_t best = arm.total[policy_best_fixed(arm.total)];
     assert_true(arm.total_acted <= best + best / 5 + 30 * (uint64_t)PAGES * 500);
   }
 }
 
 /* However often somebody looks, and whatever the padding of the structure holds. */
-UNIT_TEST(the_same_events_give_the_same_ratings) {
+ARM_TEST(the_same_events_give_the_same_ratings) {
   struct policy_arm arms[2];
   memset(arms, 0x5a, sizeof arms);
   for (unsigned copy = 0; copy < 2; copy++) {
     uint64_t random = UNIT_SEED;
-    uint32_t now_ms = 0;
+    now_ms = 0;
     policy_arm_begin(&arms[copy], KEEP_1S);
     for (unsigned i = 0; i < 5000; i++) {
       uint32_t gap_ms = (uint32_t)(test_random(&random) % 3000), pages = (uint32_t)(test_random(&random) % 700);
@@ -350,9 +345,7 @@ UNIT_TEST(the_same_events_give_the_same_ratings) {
 
 /* Rent and faults are told of the same pages in the same epoch: a hundred blocks that are asked for together after a
  * long time do not speak for keeping them, though most of those epochs see faults and hardly any time pass. */
-UNIT_TEST(bursts_are_judged_whole) {
-  uint32_t now_ms = 0;
-  struct policy_arm arm = arm_led_by(KEEP_1S);
+ARM_TEST(bursts_are_judged_whole) {
   for (unsigned burst = 0; burst < 10; burst++) {
     for (unsigned i = 0; i < 100; i++)
       policy_arm_freed(&arm, NULL, &c, PAGES, true, now_ms);
@@ -367,47 +360,43 @@ UNIT_TEST(bursts_are_judged_whole) {
   assert_true(arm.total_acted < arm.total[KEEP_1S]);
 }
 
-/* Gaps that all strategies from ten milliseconds on bridge: what is done without learning stays. */
 /* A file's entry with fewer epochs must not win against an arm that has seen more than can be counted. */
-UNIT_TEST(epochs_are_counted_to_their_maximum) {
-  uint32_t now_ms = 0;
-  struct policy_arm arm = arm_led_by(KEEP_1S);
+ARM_TEST(epochs_are_counted_to_their_maximum) {
   arm.epochs = UINT32_MAX - 2;
   for (unsigned i = 0; i < 100; i++)
-    reuse(&arm, &now_ms, 700);
+    reuse(700);
   assert_int_equal(arm.epochs, UINT32_MAX);
 }
 
-UNIT_TEST(equals_stay_at_home) {
+/* Gaps that all strategies from ten milliseconds on bridge: what is done without learning stays. */
+ARM_TEST(equals_stay_at_home) {
   for (unsigned home = KEEP_10MS; home < KEEP_STRATEGIES; home++) {
-    uint32_t now_ms = 0;
-    struct policy_arm arm = arm_led_by((enum keep)home);
+    begin((enum keep)home);
     for (unsigned i = 0; i < 500; i++)
-      reuse(&arm, &now_ms, 3);
+      reuse(3);
     assert_int_equal(arm.leader, home);
     for (unsigned i = 0; i < 100; i++)
-      reuse(&arm, &now_ms, 20000);
+      reuse(20000);
     assert_true(arm.leader <= KEEP_100MS);
     for (unsigned i = 0; i < 500; i++)
-      reuse(&arm, &now_ms, 3);
+      reuse(3);
     assert_in_range(arm.leader, KEEP_10MS, home); /* back, or where it needed not go further */
   }
 }
 
 /* Whoever knows the leader can make it pay each time; but not much more than what is done without learning pays. */
-UNIT_TEST(an_adversary_gains_little) {
+ARM_TEST(an_adversary_gains_little) {
   uint64_t random = UNIT_SEED;
   for (unsigned round = 0; round < 200; round++) {
-    uint32_t now_ms = 0;
     unsigned moody = (unsigned)(test_random(&random) % 32);
     enum keep home = (enum keep)(KEEP_10MS + test_random(&random) % 4);
-    struct policy_arm arm = arm_led_by(home);
+    begin(home);
     for (unsigned i = 0; i < 3000; i++) {
       uint32_t kept_ms = keep_delay_ms(policy_arm_leader(&arm, NULL));
       uint32_t gap_ms = kept_ms < 4000 ? kept_ms + kept_ms / 4 + 2 : 20000;
       if (moody < 24 && test_random(&random) % 32 < moody)
         gap_ms = (uint32_t)(test_random(&random) % 20000 >> test_random(&random) % 16);
-      reuse(&arm, &now_ms, gap_ms);
+      reuse(gap_ms);
       /* What is idle when the limit is passed may cost as much as the longest gap does. */
       uint64_t most = arm.total[home] + arm.total[home] / 32 + 4ull * arm.stake + 22ull * PAGES * 500;
       assert_true(arm.total_acted <= most);
@@ -415,9 +404,8 @@ UNIT_TEST(an_adversary_gains_little) {
   }
 }
 
-UNIT_TEST(what_others_learned_is_followed_first) {
-  struct policy_arm prior, arm;
-  uint32_t now_ms = 0;
+ARM_TEST(what_others_learned_is_followed_first) {
+  struct policy_arm prior;
   policy_arm_begin(&prior, KEEP_1S);
   for (unsigned site = 0; site < 20; site++) {
     policy_arm_begin(&arm, KEEP_1S);
@@ -436,26 +424,24 @@ UNIT_TEST(what_others_learned_is_followed_first) {
   assert_int_equal(arm.total[KEEP_WARM], 0);
 }
 
-UNIT_TEST(costs_at_their_edges) {
+ARM_TEST(costs_at_their_edges) {
   assert_int_equal(policy_costs_of(500, 0, 0, 1000).rent_64k, 32768);
   assert_int_equal(policy_costs_of(UINT32_MAX, 0, 0, 0).rent_64k, UINT32_MAX);
   struct policy_costs c = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
-  struct policy_arm arm = arm_led_by(KEEP_WARM);
+  begin(KEEP_WARM);
   for (unsigned i = 0; i < 100; i++) {
     policy_arm_freed(&arm, NULL, &c, 1u << 20, true, i * 100000);
     policy_arm_taken(&arm, NULL, &c, 1u << 20, i * 100000 + 50000);
-    valid(&arm);
+    valid();
   }
   assert_true(arm.total[KEEP_WARM] > 0);
 }
 
 /* Times of 32 bits come round. So the first three look younger than those that were freed 49 days after them. */
-UNIT_TEST(idle_ranges_49_days_apart_are_merged) {
+ARM_TEST(idle_ranges_49_days_apart_are_merged) {
   static const uint32_t ages_ms[POLICY_IDLE_MAX] = {500, 50, 5, 20000, 5000, 500, 50, 5};
-  const uint32_t now_ms = 1000000;
+  now_ms = 1000000;
   struct policy_costs costs = policy_costs_of(500, 50, 1000, 1000);
-  struct policy_arm arm;
-  policy_arm_begin(&arm, KEEP_1S);
   for (unsigned i = 0; i < POLICY_IDLE_MAX; i++)
     policy_arm_freed(&arm, NULL, &costs, 10, true, now_ms - ages_ms[i]);
   policy_arm_freed(&arm, NULL, &costs, 10, true, now_ms);

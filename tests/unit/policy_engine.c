@@ -23,8 +23,7 @@ static struct policy_stats stats(void) {
 
 static char *alloc(uintptr_t site) {
   size_t dirty;
-  char *object = large_alloc(SIZE, UNIT_BYTES, site, &dirty);
-  assert_non_null(object);
+  char *object = UNIT_GOT(large_alloc(SIZE, UNIT_BYTES, site, &dirty));
   if (dirty == 0)
     for (size_t at = 0; at < SIZE; at += 4096)
       assert_int_equal(object[at], 0);
@@ -94,8 +93,7 @@ UNIT_TEST_BETWEEN(what_is_asked_for_again_soon_stays, begin, end) {
 
 static char *mapping(void) {
   size_t dirty;
-  char *object = large_alloc(40 * MIB, UNIT_BYTES, 0xa000, &dirty);
-  assert_non_null(object);
+  char *object = UNIT_GOT(large_alloc(40 * MIB, UNIT_BYTES, 0xa000, &dirty));
   memset(object, 1, 40 * MIB);
   return object;
 }

@@ -43,8 +43,7 @@ static void write_table(struct fixture *f) {
 
 /* Sites of several tempers, more than have a place, and one that means nothing elsewhere. */
 static struct fixture *learned(void) {
-  struct fixture *f = calloc(1, sizeof *f);
-  assert_non_null(f);
+  struct fixture *f = UNIT_GOT(calloc(1, sizeof *f));
   table_begin(f);
   uint32_t now_ms = 0;
   for (unsigned i = 0; i < 4000; i++) {
@@ -93,8 +92,7 @@ UNIT_TEST(what_is_written_is_read) {
   unsigned of_kind[POLICY_RECORD_KINDS] = {0};
   for (uint32_t i = 0; i < file.record_count; i++) {
     struct policy_record record = policy_file_record(&file, i);
-    const struct policy_arm *arm = arm_of(&f->table, &record);
-    assert_non_null(arm);
+    const struct policy_arm *arm = UNIT_GOT(arm_of(&f->table, &record));
     same_rating(arm, &record);
     assert_memory_equal(arm->total, record.total, sizeof record.total);
     assert_int_equal(arm->total_acted, record.total_acted);
@@ -112,8 +110,7 @@ UNIT_TEST(what_is_written_is_read) {
   policy_file_merge(&file, &again->table);
   for (uint32_t i = 0; i < file.record_count; i++) {
     struct policy_record record = policy_file_record(&file, i);
-    const struct policy_arm *arm = arm_of(&again->table, &record);
-    assert_non_null(arm);
+    const struct policy_arm *arm = UNIT_GOT(arm_of(&again->table, &record));
     same_rating(arm, &record);
     assert_int_equal(arm->total_acted, 0);
     if (record.kind == POLICY_RECORD_SITE)

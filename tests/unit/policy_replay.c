@@ -87,8 +87,7 @@ static void small_blocks(uint64_t *random) {
 enum change { AS_IT_WAS, ONE_MISSING, ONE_LATER };
 
 static void replay(struct policy_table *table, const struct policy_state *live, enum change change) {
-  void *places = calloc(1, policy_table_bytes(POLICY_ARMS));
-  assert_non_null(places);
+  void *places = UNIT_GOT(calloc(1, policy_table_bytes(POLICY_ARMS)));
   policy_table_begin(table, places, POLICY_ARMS, &live->table.costs, DELAY_LEADER);
   size_t page_bytes = min_size(os_page_bytes(), UNIT_BYTES);
   for (unsigned i = 0; i < event_count; i++) {
@@ -131,11 +130,9 @@ static bool is_same(const struct policy_table *a, const struct policy_table *b, 
 
 UNIT_TEST(replays_to_the_same) {
   static const bool is_same_wanted[] = {[AS_IT_WAS] = true, [ONE_MISSING] = false, [ONE_LATER] = false};
-  struct policy_table *table = malloc(sizeof *table);
-  assert_non_null(table);
+  struct policy_table *table = UNIT_GOT(malloc(sizeof *table));
   for (enum change change = AS_IT_WAS; change <= ONE_LATER; change++) {
-    struct policy_state *live = policy_open();
-    assert_non_null(live);
+    struct policy_state *live = UNIT_GOT(policy_open());
     replay(table, live, change);
     bool same = is_same(table, &live->table, POLICY_ARMS);
     struct policy_totals mine = policy_totals(table, (uint32_t)now_ms);
@@ -158,8 +155,7 @@ static int begin(void **unused) {
   unsigned small = 0, matches = 0, switches = 0;
   for (unsigned i = 0; i < event_count; i++)
     small += events[i].site == POLICY_SITE_SMALL;
-  struct policy_state *live = policy_open();
-  assert_non_null(live);
+  struct policy_state *live = UNIT_GOT(policy_open());
   for (uint32_t i = 0; i < POLICY_ARMS; i++) {
     matches += live->table.places[i].arm.epochs;
     switches += live->table.places[i].arm.switches;

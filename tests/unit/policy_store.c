@@ -85,9 +85,7 @@ UNIT_TEST(what_was_learned_comes_back) {
 }
 
 static int begin(void **unused) {
-  snprintf(folder, sizeof folder, "%.200s/hakmem-learned-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-  if (mkdtemp(folder) == NULL)
-    return -1;
+  unit_folder_make(folder, sizeof folder);
   snprintf(path, sizeof path, "%s/file", folder);
   unit_alone();
   unit_option("HAKMEM_POLICY_FILE", path);

@@ -92,7 +92,7 @@ UNIT_TEST(a_double_free_through_two_heaps_is_found) {
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *two[2] = {unit_heap_attach(), unit_heap_attach()};
   unit_heap_become(two[0]);
-  assert_non_null(blocks[0] = hak_malloc(BYTES));
+  blocks[0] = UNIT_GOT(hak_malloc(BYTES));
   unit_must_die(free_in_both, two, "double free of block ", blocks[0], "");
   hak_free(blocks[0]);
   unit_pools_clear();
@@ -327,7 +327,7 @@ UNIT_TEST(a_new_bin_holds_few_blocks) {
   struct heap *heap = unit_heap_attach();
   void *held[BLOCKS];
   uint64_t refills = heap->counters.refills;
-  assert_non_null(held[0] = hak_malloc(LONG_BYTES));
+  held[0] = UNIT_GOT(hak_malloc(LONG_BYTES));
   assert_in_range(bins_content(heap).blocks, 0, 1);
   unit_alloc(held + 1, BLOCKS - 1, LONG_BYTES);
   assert_in_range(heap->counters.refills - refills, 1, BLOCKS / 6); /* used more, it holds more */
@@ -478,7 +478,7 @@ UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   unit_alloc(blocks + 2, BLOCKS - 2, LONG_BYTES);
   lock_take(&pool->lock);
   clock_moves = true;
-  assert_non_null(blocks[1] = hak_malloc(BYTES * 5));
+  blocks[1] = UNIT_GOT(hak_malloc(BYTES * 5));
   clock_moves = false;
   assert_true(waited_ms >= 500);
   assert_ptr_not_equal(heap_current(), other);
@@ -515,7 +515,7 @@ UNIT_TEST(a_thread_keeps_its_heap_if_there_is_no_other) {
   assert_ptr_equal(heap_current(), heap);
   instead_of_a_heap = NULL;
   lock_give(&heap_pool(heap)->lock);
-  assert_non_null(blocks[0] = hak_malloc(BYTES));
+  blocks[0] = UNIT_GOT(hak_malloc(BYTES));
   assert_ptr_equal(heap_current(), heap);
   hak_free(blocks[0]);
   for (struct heap *each = heap_from(1, false); each; each = heap_from(each->id + 1, false))

@@ -205,8 +205,7 @@ static bool is_as_before(void) {
 
 static bool is_alone(void) {
   unsigned entries = 0;
-  DIR *list = opendir(folder);
-  assert_non_null(list);
+  DIR *list = UNIT_GOT(opendir(folder));
   for (const struct dirent *entry; (entry = readdir(list)) != NULL;)
     entries += entry->d_name[0] != '.';
   closedir(list);
@@ -231,8 +230,7 @@ static bool is_whole(struct found *found) {
 
 static int begin(void **unused) {
   static char blocks[STACKS];
-  strcpy(folder, "/tmp/hakmem-pprof-XXXXXX");
-  assert_non_null(mkdtemp(folder));
+  unit_folder_make(folder, sizeof folder);
   snprintf(path, sizeof path, "%s/profile", folder);
   for (unsigned i = 0; i < STACKS; i++) {
     uintptr_t stack[20];

@@ -63,8 +63,7 @@ static char **environment(void) {
 
 static void make_copy(void) {
   struct stat status;
-  snprintf(folder, sizeof folder, "%.100s/hakmem-privileged-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-  assert_non_null(mkdtemp(folder));
+  unit_folder_make(folder, sizeof folder);
   assert_int_equal(chmod(folder, 0777), 0);
   snprintf(copy, sizeof copy, "%s/program", folder);
   int from = open("/proc/self/exe", O_RDONLY), to = open(copy, O_WRONLY | O_CREAT | O_EXCL, 0700);
@@ -79,8 +78,7 @@ static void make_copy(void) {
 /* Returns the number of the folder's files; all go. */
 static unsigned remove_files(void) {
   unsigned count = 0;
-  DIR *entries = opendir(folder);
-  assert_non_null(entries);
+  DIR *entries = UNIT_GOT(opendir(folder));
   for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
     if (entry->d_name[0] != '.') {
       count++;

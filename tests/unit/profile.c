@@ -25,6 +25,13 @@ static void start(size_t interval) {
   hak_free(test_opaque(hak_malloc(1)));
 }
 
+/* The profile's live samples, and what they stand for. */
+static void expect(uint64_t samples, uint64_t live_bytes) {
+  struct hak_stats found = stats();
+  assert_int_equal(found.profile_samples, samples);
+  assert_int_equal(found.profile_live_bytes, live_bytes);
+}
+
 static size_t some_size(uint64_t *random) {
   uint64_t kind = test_random(random) % 1024;
   if (kind < 980)
@@ -63,8 +70,7 @@ UNIT_TEST(live_bytes_are_true_within_3_percent) {
   }
   expect_within(stats().profile_live_bytes, live_bytes() - before, 5);
   unit_free(blocks, BLOCKS);
-  assert_int_equal(stats().profile_live_bytes, 0); /* none was forgotten */
-  assert_int_equal(stats().profile_samples, 0);
+  expect(0, 0); /* none was forgotten */
   assert_int_equal(hak_profile_stop(), 0);
 }
 
@@ -75,12 +81,11 @@ UNIT_TEST(every_allocation_is_a_sample) {
   start(1);
   uint64_t bytes = 0;
   for (unsigned i = 0; i < BLOCKS; i++) {
-    assert_non_null(blocks[i] = hak_malloc(some_size(&random)));
+    blocks[i] = UNIT_GOT(hak_malloc(some_size(&random)));
     memset(blocks[i], 1, hak_usable_size(blocks[i]));
     bytes += hak_usable_size(blocks[i]);
   }
-  assert_int_equal(stats().profile_samples, BLOCKS);
-  assert_int_equal(stats().profile_live_bytes, bytes);
+  expect(BLOCKS, bytes);
   for (unsigned i = 0; i < BLOCKS; i++) {
     bytes -= hak_usable_size(blocks[i]);
     hak_free(blocks[i]);
@@ -102,11 +107,10 @@ UNIT_TEST(large_objects_stay_what_they_are) {
   start(64 << 10);
   char *object = hak_malloc(MIB);
   for (size_t size = MIB; size < 64 * MIB; size = size * 3 / 2) {
-    assert_non_null(object = hak_realloc(object, size));
-    assert_int_equal(stats().profile_samples, 1);
-    assert_int_equal(stats().profile_live_bytes, large_bytes(object));
+    object = UNIT_GOT(hak_realloc(object, size));
+    expect(1, large_bytes(object));
   }
-  assert_non_null(object = hak_realloc(object, 300000));
+  object = UNIT_GOT(hak_realloc(object, 300000));
   assert_int_equal(stats().profile_live_bytes, large_bytes(object));
   uint64_t events = allocated_objects();
   for (unsigned i = 0; i < 100; i++) /* nothing changes: nothing is allocated */
@@ -114,8 +118,7 @@ UNIT_TEST(large_objects_stay_what_they_are) {
   assert_int_equal(allocated_objects(), events);
   assert_int_equal(hak_option_set("limit_mb", "80"), 0);
   assert_null(hak_realloc(object, 512 * MIB)); /* fails: as before */
-  assert_int_equal(stats().profile_samples, 1);
-  assert_int_equal(stats().profile_live_bytes, large_bytes(object));
+  expect(1, large_bytes(object));
   assert_int_equal(hak_option_set("limit_mb", NULL), 0);
   hak_free(object);
   assert_int_equal(stats().profile_samples, 0);
@@ -150,8 +153,7 @@ UNIT_TEST(anybody_frees) {
       hak_free(blocks_of_others[i][at]);
       blocks_of_others[i][at] = NULL;
     }
-  assert_int_equal(stats().profile_samples, 0);
-  assert_int_equal(stats().profile_live_bytes, 0);
+  expect(0, 0);
   hak_profile_stop();
 }
 
@@ -186,8 +188,7 @@ UNIT_TEST(an_interval_without_end) {
     start(intervals[i]);
     for (unsigned block = 0; block < 10000; block++)
       hak_free(test_opaque(hak_malloc(5000)));
-    assert_int_equal(stats().profile_samples, 0);
-    assert_int_equal(stats().profile_live_bytes, 0);
+    expect(0, 0);
   }
   hak_profile_stop();
 }
@@ -217,8 +218,7 @@ UNIT_TEST(a_sample_that_comes_late_is_none) {
   hak_free(other); /* no sample is left: from now on frees of large objects are not looked at */
   UNIT_SLOWLY(profile_add(heap_current(), object, MIB, 1, 0));
   hak_free(object);
-  assert_int_equal(stats().profile_samples, 0);
-  assert_int_equal(stats().profile_live_bytes, 0);
+  expect(0, 0);
 }
 
 UNIT_TEST(a_path_that_does_not_do) {
@@ -246,8 +246,4 @@ UNIT_TEST(misuse_is_noticed) {
   hak_profile_stop();
 }
 
-int main(void) {
-  unit_alone();
-  hak_free(hak_malloc(1));
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN((unit_alone(), hak_free(hak_malloc(1))))

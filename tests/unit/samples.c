@@ -25,8 +25,6 @@ TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   return is_refused ? NULL : __real_os_map(size, alignment);
 }
 
-static void valid(const struct samples *samples) { UNIT_VALID(samples_are_valid(samples)); }
-
 /* --- the reckoning --- */
 
 struct stack_model {
@@ -166,9 +164,16 @@ static void play(struct samples *samples, struct model *model, uint64_t *seed, u
   }
 }
 
-UNIT_TEST(sums_and_peaks) {
+static struct samples samples; /* of each test */
+
+static int clear(void **unused) {
+  samples_clear(&samples);
+  return 0;
+}
+#define SAMPLES_TEST(test) UNIT_TEST_BETWEEN(test, NULL, clear)
+
+SAMPLES_TEST(sums_and_peaks) {
   static struct model model;
-  struct samples samples = {0};
   uint64_t seed = UNIT_SEED;
   unsigned peaks = 0;
   model_begin(&model);
@@ -178,7 +183,7 @@ UNIT_TEST(sums_and_peaks) {
     peaks += model.peak_bytes > peak;
     if (event % 397 == 0) {
       assert_true(agree(&samples, &model));
-      valid(&samples);
+      UNIT_VALID(samples_are_valid(&samples));
     }
   }
   assert_true(peaks > 100); /* and many events beside them */
@@ -187,9 +192,8 @@ UNIT_TEST(sums_and_peaks) {
   assert_int_equal(samples_bytes(&samples), 0);
 }
 
-UNIT_TEST(a_difference_is_seen) {
+SAMPLES_TEST(a_difference_is_seen) {
   static struct model model, other;
-  struct samples samples = {0};
   uint64_t seed = UNIT_SEED;
   model_begin(&model);
   for (unsigned event = 0; event < 1000; event++)
@@ -206,13 +210,11 @@ UNIT_TEST(a_difference_is_seen) {
     }
   assert_true(samples_add(&samples, &samples, NULL, 0, (struct sample_weight){1, 1024}));
   assert_false(agree(&samples, &model));
-  samples_clear(&samples);
 }
 
 /* The peak is the first moment of equals; what a stack had then is told whatever happened to it since. */
-UNIT_TEST(the_first_of_equal_peaks) {
+SAMPLES_TEST(the_first_of_equal_peaks) {
   const uintptr_t one[] = {1}, other[] = {2};
-  struct samples samples = {0};
   samples_add(&samples, memory, one, 1, (struct sample_weight){10, 1024});
   samples_remove(&samples, memory);
   samples_add(&samples, memory, other, 1, (struct sample_weight){10, 2048});
@@ -220,12 +222,10 @@ UNIT_TEST(the_first_of_equal_peaks) {
   for (const struct sample_stack *stack; (stack = samples_next(&samples, &cursor)) != NULL;)
     assert_int_equal(samples_at_peak(&samples, stack).bytes, *sample_stack_addresses(stack) == 1 ? 10 : 0);
   assert_int_equal(samples.peak_bytes, 10);
-  samples_clear(&samples);
 }
 
 /* So many that all share their bucket with others, and some have the same hash of 32 bits. */
-UNIT_TEST(stacks_of_one_hash) {
-  struct samples samples = {0};
+SAMPLES_TEST(stacks_of_one_hash) {
   uint64_t seed = UNIT_SEED;
   const size_t count = 250000;
   for (size_t i = 0; i < count; i++) {
@@ -237,12 +237,11 @@ UNIT_TEST(stacks_of_one_hash) {
     told++;
   assert_int_equal(told, count);
   assert_int_equal(samples.others.changed, 0);
-  samples_clear(&samples);
 }
 
-UNIT_TEST(copies_stay) {
+SAMPLES_TEST(copies_stay) {
   static struct model model, kept;
-  struct samples samples = {0}, copy;
+  struct samples copy;
   uint64_t seed = UNIT_SEED;
   model_begin(&model);
   for (unsigned event = 0; event < 1100; event++) /* the peak is behind it */
@@ -265,14 +264,12 @@ UNIT_TEST(copies_stay) {
     assert_int_equal(samples_bytes(&copy), 0);
   }
   os.first = 0;
-  samples_clear(&samples);
 }
 
 /* Addresses that follow each other fill the table in runs, over its end, too. */
-UNIT_TEST(many_blocks) {
+SAMPLES_TEST(many_blocks) {
   const uintptr_t stack[] = {1, 2, 3};
   const struct sample_weight one = {1, 1024};
-  struct samples samples = {0};
   const size_t count = 50000;
   for (size_t i = 1; i <= count; i++)
     assert_true(samples_add(&samples, (void *)(i * 16), stack, 3, one));
@@ -284,7 +281,7 @@ UNIT_TEST(many_blocks) {
       assert_true(samples_add(&samples, (void *)((i + (round + 1) * count) * 16), stack, 3, one));
     }
   assert_int_equal(samples_bytes(&samples), full);
-  valid(&samples);
+  UNIT_VALID(samples_are_valid(&samples));
   for (size_t i = 2; i <= count; i += 2)
     assert_true(samples_remove(&samples, (void *)(i * 16)));
   for (size_t i = 1; i <= count; i += 2) {
@@ -294,14 +291,12 @@ UNIT_TEST(many_blocks) {
   assert_int_equal(samples.block_count, 0);
   assert_int_equal(samples.live.bytes, 0);
   assert_int_equal(samples.peak_bytes, count);
-  samples_clear(&samples);
 }
 
 /* Onto one that is still there, whose place may be the one before. */
-UNIT_TEST(renamed_to_another) {
+SAMPLES_TEST(renamed_to_another) {
   const uintptr_t stack[] = {1};
   const struct sample_weight one = {1, 1024}, two = {2, 1024};
-  struct samples samples = {0};
   for (unsigned i = 0; i < 200 * 200; i++) {
     const void *a = block_at(i % 200), *b = block_at(200 + i / 200);
     samples_add(&samples, a, stack, 1, one);
@@ -313,24 +308,20 @@ UNIT_TEST(renamed_to_another) {
     assert_true(samples_remove(&samples, a));
   }
   assert_int_equal(samples.live.bytes, 0);
-  samples_clear(&samples);
 }
 
-UNIT_TEST(deep_stacks_are_cut) {
+SAMPLES_TEST(deep_stacks_are_cut) {
   uintptr_t stack[100];
-  struct samples samples = {0};
   for (unsigned i = 0; i < 100; i++)
     stack[i] = 1000 + i;
   assert_true(samples_add(&samples, memory, stack, 100, (struct sample_weight){5, 1024}));
   assert_true(samples_add(&samples, memory + 1, stack, SAMPLES_DEPTH_MAX, (struct sample_weight){6, 1024}));
   size_t cursor = 0;
-  const struct sample_stack *only = samples_next(&samples, &cursor);
-  assert_non_null(only);
+  const struct sample_stack *only = UNIT_GOT(samples_next(&samples, &cursor));
   assert_null(samples_next(&samples, &cursor));
   assert_int_equal(only->depth, SAMPLES_DEPTH_MAX);
   assert_int_equal(only->live.bytes, 11);
   assert_memory_equal(sample_stack_addresses(only), stack, SAMPLES_DEPTH_MAX * sizeof *stack);
-  samples_clear(&samples);
 }
 
 /* The sum over all stacks, the others among them. */
@@ -344,10 +335,9 @@ static struct sample_weight allocated_in(const struct samples *samples) {
   return allocated;
 }
 
-UNIT_TEST(what_finds_no_room_is_one_stack) {
+SAMPLES_TEST(what_finds_no_room_is_one_stack) {
   uintptr_t stack[SAMPLES_DEPTH_MAX] = {0};
   const struct sample_weight one = {1, 1024};
-  struct samples samples = {0};
   uint64_t n = 0;
   while (samples.others.changed == 0) {
     stack[n % SAMPLES_DEPTH_MAX] += n + 1;
@@ -364,15 +354,13 @@ UNIT_TEST(what_finds_no_room_is_one_stack) {
   assert_int_equal(allocated_in(&samples).bytes, n + 1000);
   assert_int_equal(samples.others.allocated.bytes, 1001);
   assert_int_equal(samples.others.live.bytes, 1);
-  valid(&samples);
-  samples_clear(&samples);
+  UNIT_VALID(samples_are_valid(&samples));
 }
 
 /* Each call of os_map fails once, alone or with all that follow. What is offered is recorded or dropped. */
-UNIT_TEST(memory_runs_out) {
+SAMPLES_TEST(memory_runs_out) {
   uint64_t dropped = 0, others = 0;
   for (unsigned run = 0; run < 30; run++) {
-    struct samples samples = {0};
     uint64_t seed = UNIT_SEED, offered = 0;
     os.calls = 0;
     os.first = 1 + run / 2;
@@ -391,15 +379,14 @@ UNIT_TEST(memory_runs_out) {
     assert_int_equal(samples.allocated.bytes + samples.dropped.bytes, offered);
     dropped += samples.dropped.bytes;
     others += samples.others.allocated.bytes;
-    valid(&samples);
+    UNIT_VALID(samples_are_valid(&samples));
     samples_clear(&samples);
   }
   os.first = 0;
   assert_true(dropped > 0 && others > 0);
 }
 
-UNIT_TEST(what_is_not_there) {
-  struct samples samples = {0};
+SAMPLES_TEST(what_is_not_there) {
   size_t cursor = 0;
   assert_false(samples_remove(&samples, memory));
   assert_false(samples_rename(&samples, memory, memory + 1));
@@ -409,7 +396,6 @@ UNIT_TEST(what_is_not_there) {
   assert_false(samples_remove(&samples, memory + 1));
   assert_false(samples_add(&samples, NULL, NULL, 0, (struct sample_weight){1, 1024}));
   assert_int_equal(samples.dropped.bytes, 1);
-  samples_clear(&samples);
 }
 
 UNIT_MAIN()

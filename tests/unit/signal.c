@@ -101,7 +101,7 @@ UNIT_TEST(a_handler_may_run_in_any_system_call_of_the_slow_path) {
   }
 }
 
-static void in_slow_path_by_hand(void *unused) {
+UNIT_TEST_IN_CHILD(the_slow_path_is_not_entered_twice) {
   void *blocks[1000];
   for (unsigned i = 0; i < 1000; i++)
     blocks[i] = hak_malloc(48);
@@ -120,7 +120,5 @@ static void in_slow_path_by_hand(void *unused) {
   allocate_and_free();
   UNIT_DEBUG(CHECK(heap_is_valid(heap)));
 }
-
-UNIT_TEST(the_slow_path_is_not_entered_twice) { unit_passes_in_child(in_slow_path_by_hand, NULL); }
 
 UNIT_MAIN(unit_alone())

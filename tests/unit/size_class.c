@@ -121,8 +121,7 @@ UNIT_TEST(a_block_that_grows_in_steps_is_copied_rarely) {
   unsigned copies = 0;
   memset(block, 7, FIRST);
   for (size_t size = FIRST + 1; size <= HAK_SMALL_MAX; size++) {
-    block = hak_realloc(block, size);
-    assert_non_null(block);
+    block = UNIT_GOT(hak_realloc(block, size));
     block[size - 1] = 7;
     if (hak_usable_size(block) == usable)
       continue;
@@ -148,7 +147,7 @@ UNIT_TEST(blocks_that_grow_leave_little_behind) {
     for (unsigned round = 0; round < ROUNDS; round++) {
       void *block = NULL;
       for (size_t size = 1000; size < rows[row].longest; size += size / rows[row].share + rows[row].step)
-        assert_non_null(block = hak_realloc(block, size));
+        block = UNIT_GOT(hak_realloc(block, size));
       hak_free(block);
       assert_in_range(usage_held(), 1, 32 << 20);
     }

@@ -17,7 +17,7 @@ static void give(void *block) { spare_give(block, map_entry(block)); }
 static size_t held_after_spares(void) {
   static void *blocks[BLOCKS];
   for (unsigned i = 0; i < BLOCKS; i++) {
-    assert_non_null(blocks[i] = take(BYTES));
+    blocks[i] = UNIT_GOT(take(BYTES));
     memset(blocks[i], (int)i, BYTES);
   }
   for (unsigned i = 0; i < BLOCKS; i++) {

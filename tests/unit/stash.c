@@ -221,8 +221,7 @@ static void ask_aligned(size_t alignment, size_t bytes) {
   uint64_t before = 0;
   for (unsigned round = 0; round < ROUNDS; round++) {
     before = takes();
-    char *object = test_opaque(hak_aligned_alloc(alignment, bytes));
-    assert_non_null(object);
+    char *object = UNIT_GOT(test_opaque(hak_aligned_alloc(alignment, bytes)));
     assert_int_equal((uintptr_t)object & (alignment - 1), 0);
     assert_true(hak_usable_size(object) >= bytes);
     object[0] = object[bytes - 1] = 1;

@@ -232,7 +232,7 @@ static void end(void) {
   CHECK_SAY(acts >= 10000, "only %ld steps of %ld were in slow paths", acts, steps);
 }
 
-static void scenario(void *unused) {
+UNIT_TEST_IN_CHILD(a_handler_may_act_at_each_instruction) {
   unit_option("HAKMEM_PROFILE", "lean"); /* gives back at once */
   for (early_count = 0; early_count < EARLY; early_count++)
     early[early_count] = hak_malloc(early_count % 3 ? 100 : 2000);
@@ -258,7 +258,7 @@ static void check_blocks(void) {
   checked_begin(pools);
 }
 
-static void scenario_checked(void *unused) {
+UNIT_TEST_IN_CHILD(a_handler_may_act_while_blocks_are_checked) {
   check_blocks();
   signal(SIGTRAP, on_step);
   is_armed = is_checked = true;
@@ -290,7 +290,7 @@ static void heap_churn(hak_heap *heap) {
 }
 
 /* The handler's block belongs to no hak_heap, while the thread works for one or has it as its default. */
-static void scenario_resize(void *unused) {
+UNIT_TEST_IN_CHILD(a_handler_may_resize_while_a_hak_heap_is_used) {
   hak_heap *heap = hak_heap_new(0);
   of_handler = hak_malloc(40);
   signal(SIGTRAP, on_step_resize);
@@ -352,7 +352,7 @@ static bool ends_at_step(long step) {
   return is_within;
 }
 
-static void scenario_foreign(void *unused) {
+UNIT_TEST_IN_CHILD(what_ends_beside_a_foreign_address_is_not_taken_for_it) {
   hak_free(hak_malloc((size_t)33 << 20)); /* the search goes back so far */
   sigaction(SIGTRAP, &(struct sigaction){.sa_sigaction = on_step_of_search, .sa_flags = SA_SIGINFO}, NULL);
   is_armed = true;
@@ -378,7 +378,7 @@ static void on_step_of_sender(int number) {
 }
 
 /* Another thread may take it between any two instructions: the figures never fall below 0. */
-static void scenario_drained(void *unused) {
+UNIT_TEST_IN_CHILD(an_envelope_may_be_drained_while_it_is_sent) {
   struct heap *own = unit_heap_attach(), *other = unit_heap_attach();
   for (unsigned i = 0; i < LIVE; i++)
     put(i, 96);
@@ -414,7 +414,7 @@ static void scenario_first_leaf(void *step) {
 static void on_step_counted(int number) { steps++; }
 
 /* However long the longest mapping was, and whatever lies in front of the address. */
-static void scenario_search(void *unused) {
+UNIT_TEST_IN_CHILD(the_search_for_a_mapping_is_short) {
   char *in_arena = hak_malloc((size_t)1 << 20), *longest = hak_malloc((size_t)1 << 30);
   CHECK(in_arena != NULL && longest != NULL);
   hak_free(longest);
@@ -454,7 +454,7 @@ static void *send_some(void *unused) {
 }
 
 /* Of a thread that ends outside slow paths its heap serves others, whichever instruction was its last. */
-static void scenario_ended(void *unused) {
+UNIT_TEST_IN_CHILD(a_thread_may_end_at_each_instruction) {
   unit_option("HAKMEM_POOLS", "2");
   signal(SIGTRAP, on_step_of_owner);
   do {
@@ -536,7 +536,7 @@ static bool ends_in_call(bool is_emptied, bool is_swept) {
 
 /* The same of a cache of checked blocks, which is empty before or not. The next thread takes it over, or it is swept. All
  * four ways, and each instruction, in long runs; else two ways, and every other one. */
-static void scenario_ended_checked(void *unused) {
+UNIT_TEST_IN_CHILD(a_thread_may_end_while_blocks_are_checked) {
   check_blocks();
   signal(SIGTRAP, on_step_of_owner);
   churn_checked(NULL);
@@ -547,20 +547,10 @@ static void scenario_ended_checked(void *unused) {
         act_at += is_long ? 1 : 2;
   CHECK(heap_count() == 2 && acts >= 250);
 }
-
-UNIT_TEST(a_handler_may_act_at_each_instruction) { unit_passes_in_child(scenario, NULL); }
-UNIT_TEST(a_handler_may_resize_while_a_hak_heap_is_used) { unit_passes_in_child(scenario_resize, NULL); }
-UNIT_TEST(a_handler_may_act_while_blocks_are_checked) { unit_passes_in_child(scenario_checked, NULL); }
-UNIT_TEST(a_thread_may_end_at_each_instruction) { unit_passes_in_child(scenario_ended, NULL); }
-UNIT_TEST(a_thread_may_end_while_blocks_are_checked) { unit_passes_in_child(scenario_ended_checked, NULL); }
-UNIT_TEST(what_ends_beside_a_foreign_address_is_not_taken_for_it) { unit_passes_in_child(scenario_foreign, NULL); }
-UNIT_TEST(an_envelope_may_be_drained_while_it_is_sent) { unit_passes_in_child(scenario_drained, NULL); }
 UNIT_TEST(a_foreign_address_may_be_freed_while_the_first_leaf_is_made) {
   for (long step = 1; step <= 30; step++)
     unit_passes_in_child(scenario_first_leaf, (void *)step);
 }
-UNIT_TEST(the_search_for_a_mapping_is_short) { unit_passes_in_child(scenario_search, NULL); }
-
 static void begin(void) {
   unit_alone();
   if (*unit_word)

@@ -142,7 +142,7 @@ UNIT_TEST(the_first_and_the_last_class_are_counted) {
   expect_from_here();
   for (unsigned round = 0; round < 200; round++) {
     for (unsigned i = 0; i < 64; i++)
-      assert_non_null(blocks[i] = hak_malloc(i % 2 ? HAK_SMALL_MAX : 0));
+      blocks[i] = UNIT_GOT(hak_malloc(i % 2 ? HAK_SMALL_MAX : 0));
     for (unsigned i = 0; i < 64; i++) {
       assert_int_equal(hak_usable_size(blocks[i]), i % 2 ? HAK_SMALL_MAX : 16);
       hak_free(blocks[i]);
@@ -329,7 +329,7 @@ UNIT_TEST(a_sample_that_cannot_be_had_is_an_ordinary_block) {
   assert_true(ready > 1);
   for (size_t i = 1; i <= ready; i++) {
     tally_set_until(heap, cls, 0);
-    assert_non_null(blocks[i - 1] = hak_malloc(SIZE));
+    blocks[i - 1] = UNIT_GOT(hak_malloc(SIZE));
     assert_int_equal(bin_count(heap, cls), ready - i);
     expected[cls].allocated++;
     expect_counts();
@@ -361,8 +361,4 @@ UNIT_TEST(a_split_heap_keeps_its_blocks) {
     fail_msg("%llu of %u blocks were flushed", (unsigned long long)flushed, STEPS);
 }
 
-int main(void) {
-  unit_alone();
-  hak_free(hak_malloc(1));
-  return unit_run(NULL, NULL);
-}
+UNIT_MAIN((unit_alone(), hak_free(hak_malloc(1))))

@@ -35,8 +35,7 @@ static bool has_flag(const void *address, const char *flag) {
 }
 
 static void *touched(size_t size) {
-  void *block = hak_malloc(size);
-  assert_non_null(block);
+  void *block = UNIT_GOT(hak_malloc(size));
   return memset(block, 1, size);
 }
 
@@ -67,8 +66,7 @@ UNIT_TEST(sparse_objects_get_none) {
   needs_small_pages();
   unit_option("HAKMEM_HUGE", "large");
   for (unsigned i = 0; i < 100; i++) {
-    char *object = hak_malloc(4 * MIB);
-    assert_non_null(object);
+    char *object = UNIT_GOT(hak_malloc(4 * MIB));
     object[0] = 1;
     assert_false(has_flag(object, " hg"));
   }
@@ -85,8 +83,7 @@ static char *blocks(size_t size, size_t bytes_max) {
   char *block = NULL;
   pages_asked = 0;
   for (size_t bytes = 0; bytes < bytes_max && pages_asked == 0; bytes += size) {
-    block = hak_malloc(size);
-    assert_non_null(block);
+    block = UNIT_GOT(hak_malloc(size));
     block[0] = 1;
   }
   return block;
@@ -113,8 +110,7 @@ UNIT_TEST(dense_slabs_are_on_huge_pages) {
 
 /* Only the first touch of a huge page says something, and only that page is touched. */
 UNIT_TEST(a_probe_touches_the_first_huge_page_that_begins) {
-  char *base = os_map(4 * MIB, 2 * MIB);
-  assert_non_null(base);
+  char *base = UNIT_GOT(os_map(4 * MIB, 2 * MIB));
   huge_probe(base + UNIT_BYTES, 2 * MIB - UNIT_BYTES);
   assert_int_equal(os_resident_bytes(base, 4 * MIB), 0);
   huge_probe(base + UNIT_BYTES, 3 * MIB);
@@ -143,8 +139,7 @@ UNIT_TEST(the_policy_asks) {
   bool others_do = false;
   for (unsigned i = 0; i < WAITS_MAX && !others_do; i++) {
     bool are_asked_before = policy_asks();
-    char *object = hak_aligned_alloc(2 * MIB, 4 * MIB);
-    assert_non_null(object);
+    char *object = UNIT_GOT(hak_aligned_alloc(2 * MIB, 4 * MIB));
     object[0] = 1;
     assert_false(has_flag(object, " hg"));
     others_do = are_asked_before && has_flag(touched(MIB), " hg");
@@ -152,12 +147,9 @@ UNIT_TEST(the_policy_asks) {
   assert_true(others_do);
 }
 
-int main(int argc, char **argv) {
-  unit_word = argc > 1 ? argv[1] : "";
+static void begin(void) {
   unit_alone();
-  if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0) {
-    puts("skipped: the kernel has no transparent huge pages");
-    return 77;
-  }
-  return unit_run(NULL, NULL);
+  test_skip_if(access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0, "there are no transparent huge pages");
 }
+
+UNIT_MAIN(begin())

@@ -6,7 +6,7 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-static char root[64];
+static char root[200];
 
 static inline void path_in_root(char *path, size_t bytes, const char *name) {
   assert_true((size_t)snprintf(path, bytes, "%s%s", root, name) < bytes);
@@ -20,8 +20,7 @@ static inline void path_in_root(char *path, size_t bytes, const char *name) {
 static inline void put_bytes(const char *name, const void *bytes, size_t length) {
   char path[4096];
   path_in_root(path, sizeof path, name);
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
+  FILE *file = UNIT_GOT(fopen(path, "w"));
   assert_int_equal(fwrite(bytes, 1, length, file), length);
   assert_int_equal(fclose(file), 0);
 }
@@ -40,6 +39,5 @@ static inline void tree_end(void) {
 
 static inline void tree_made(void) {
   tree_end();
-  strcpy(root, "/tmp/hakmem-tree-XXXXXX");
-  assert_non_null(mkdtemp(root));
+  unit_folder_make(root, sizeof root);
 }

@@ -24,23 +24,15 @@
 #include "reclaim/reclaim.h"
 #include "threads/registry.h"
 
-#include <errno.h>
+#include "../child.h"
+#include "../threads.h"
+
 #include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-#include "../child.h"
-#include "../threads.h"
 
 /* Whole-structure checks, where the build has them. */
 #ifdef HAK_DEBUG
@@ -56,7 +48,7 @@
 #define UNIT_SEED 20251u
 
 /* UNIT_TEST(name) { ... } is a test. unit_run runs the tests of a program in the order in which they stand; one that
- * needs a fresh process is UNIT_TEST_FIRST. */
+ * needs a fresh process is UNIT_TEST_FIRST; the body of UNIT_TEST_IN_CHILD has CHECK, not cmocka's assertions. */
 static struct CMUnitTest unit_tests[64];
 static size_t unit_test_count;
 
@@ -76,6 +68,11 @@ static inline void unit_add(size_t place, struct CMUnitTest test) {
 #define UNIT_TEST_BETWEEN(test, setup, teardown) UNIT_TEST_AT(unit_test_count, test, setup, teardown)
 #define UNIT_TEST(test) UNIT_TEST_BETWEEN(test, NULL, NULL)
 #define UNIT_TEST_FIRST(test) UNIT_TEST_AT(0, test, NULL, NULL)
+
+#define UNIT_TEST_IN_CHILD(test)                                                                                       \
+  static void test##_in_child(void *);                                                                                 \
+  UNIT_TEST(test) { unit_passes_in_child(test##_in_child, NULL); }                                                     \
+  static void test##_in_child(void *unused __attribute__((unused)))
 
 static inline int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown) {
   return _cmocka_run_group_tests("tests", unit_tests, unit_test_count, setup, teardown);
@@ -107,6 +104,12 @@ static inline bool unit_lies(const char *word) { return strcmp(unit_word, word) 
 /* The number of rounds: `quick`, fewer in a slow build; with UNIT_LONG in the environment `times` as many as quick. */
 static inline unsigned unit_rounds(unsigned quick, unsigned times) {
   return getenv("UNIT_LONG") ? quick * times : quick > UNIT_SLOWNESS ? quick / UNIT_SLOWNESS : 1;
+}
+
+static inline void unit_folder_make(char *path, size_t bytes) {
+  const char *folder = getenv("TMPDIR");
+  snprintf(path, bytes, "%.150s/hakmem-unit-XXXXXX", folder ? folder : "/tmp");
+  assert_non_null(mkdtemp(path));
 }
 
 /* Purges what was freed at any time; keeps nothing. */
@@ -142,10 +145,18 @@ static inline void unit_alone(void) {
     slow_path_end();                                                                                                   \
   } while (0)
 
+/* What the call gives, which must not be NULL. */
+#define UNIT_GOT(call) unit_got(call, __FILE__, __LINE__, #call)
+
+static inline void *unit_got(const void *got, const char *file, int line, const char *call) {
+  _assert_true(got != NULL, call, file, line);
+  return (void *)(uintptr_t)got;
+}
+
 /* An array of blocks of one size. */
 static inline void unit_alloc(void *blocks, size_t count, size_t size) {
   for (size_t i = 0; i < count; i++)
-    assert_non_null(((void **)blocks)[i] = hak_malloc(size));
+    ((void **)blocks)[i] = UNIT_GOT(hak_malloc(size));
 }
 static inline void unit_free(void *blocks, size_t count) {
   for (size_t i = 0; i < count; i++)

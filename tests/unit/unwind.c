@@ -251,20 +251,25 @@ static char *stack_with_guard(void) {
 
 static void drop(char *stack) { munmap(stack, STACK_BYTES + os_page_bytes()); }
 
+/* In a thread with this stack; NULL: one of the library's. */
+static void run_on(char *stack, void *(*run)(void *), struct seen *seen) {
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  int error = stack ? pthread_attr_setstack(&attributes, stack, STACK_BYTES)
+                    : pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  assert_int_equal(error, 0);
+  assert_int_equal(pthread_create(&thread, &attributes, run, seen), 0);
+  pthread_join(thread, NULL);
+  pthread_attr_destroy(&attributes);
+}
+
 /* One thread after the other goes on with what is known of the last one's stack, which is gone. */
 UNIT_TEST(threads_one_after_the_other) {
   static struct seen seen;
   for (unsigned i = 0; i < 6; i++) {
-    pthread_t thread;
-    pthread_attr_t attributes;
     char *stack = stack_with_guard();
-    pthread_attr_init(&attributes);
-    assert_int_equal(i % 2 ? pthread_attr_setstack(&attributes, stack, STACK_BYTES)
-                           : pthread_attr_setstacksize(&attributes, STACK_BYTES),
-                     0);
-    assert_int_equal(pthread_create(&thread, &attributes, look_in_thread, &seen), 0);
-    pthread_join(thread, NULL);
-    pthread_attr_destroy(&attributes);
+    run_on(i % 2 ? stack : NULL, look_in_thread, &seen);
     drop(stack);
   }
   look_from_many(&seen, UNIT_SEED, 50);
@@ -357,16 +362,6 @@ static NOINLINE void with_room(void *argument) {
 static void losing_coroutine(unsigned high, unsigned low) {
   with_room((struct seen *)((uintptr_t)high << 32 | low));
   test_opaque(&high);
-}
-
-static void run_on(char *stack, void *(*run)(void *), struct seen *seen) {
-  pthread_t thread;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  assert_int_equal(pthread_attr_setstack(&attributes, stack, STACK_BYTES), 0);
-  assert_int_equal(pthread_create(&thread, &attributes, run, seen), 0);
-  pthread_join(thread, NULL);
-  pthread_attr_destroy(&attributes);
 }
 
 /* Also when a thread that is gone had the same stack, whole. */
@@ -545,29 +540,12 @@ static void try_garbage(struct seen *seen, char *unreadable) {
   uintptr_t words[64], here = (uintptr_t)words;
   for (unsigned i = 0; i < 64; i++) /* a chain that goes nowhere, and one that runs in circles */
     words[i] = here + (i * 8 + 24) % sizeof words;
-  uintptr_t garbage[] = {0,
-                         1,
-                         8,
-                         4096,
-                         here,
-                         here + 8,
-                         here + 3,
-                         here - 4096,
-                         here + 100000,
-                         (uintptr_t)unreadable,
-                         (uintptr_t)unreadable - 8,
-                         (uintptr_t)unreadable - 16,
-                         (uintptr_t)walk,
-                         (uintptr_t)seen,
-                         os_thread_pointer(),
-                         os_stack_end(),
-                         os_stack_end() - 8,
-                         os_stack_end() + (1 << 30),
-                         UINTPTR_MAX,
-                         UINTPTR_MAX - 7,
-                         (uintptr_t)1 << 47,
-                         ((uintptr_t)1 << 47) - 16,
-                         (uintptr_t)1 << 63};
+  const uintptr_t end = os_stack_end(), wall = (uintptr_t)unreadable, far = (uintptr_t)1 << 47;
+  const uintptr_t code = (uintptr_t)walk, data = (uintptr_t)seen, thread = os_thread_pointer();
+  const uintptr_t garbage[] = {
+      0,        1,         8,        4096, here,   here + 8, here + 3, here - 4096,     here + 100000, wall,
+      wall - 8, wall - 16, code,     data, thread, end,      end - 8,  end + (1 << 30), UINTPTR_MAX,   UINTPTR_MAX - 7,
+      far,      far - 16,  far << 16};
   uint64_t seed = UNIT_SEED;
   for (unsigned i = 0; i < sizeof garbage / sizeof garbage[0]; i++)
     call_with_frame_pointer(walk, seen, garbage[i]);
@@ -615,10 +593,8 @@ UNIT_TEST(what_can_be_read) {
 typedef void plugin_function(bottom_function *at_bottom, void *argument);
 
 static void *open_plugin(const char *path, plugin_function **call) {
-  void *library = dlopen(path, RTLD_NOW);
-  assert_non_null(library);
-  void *found = dlsym(library, "plugin_call");
-  assert_non_null(found);
+  void *library = UNIT_GOT(dlopen(path, RTLD_NOW));
+  void *found = UNIT_GOT(dlsym(library, "plugin_call"));
   memcpy(call, &found, sizeof found);
   return library;
 }
