@@ -6,14 +6,10 @@
  */
 #pragma once
 
-#include <stdlib.h>
-
 #define TEST_FAILED() abort()
 
 #include "../check.h"
 
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -50,6 +46,17 @@ static inline char *fuzz_text(struct fuzz_input input) {
     memcpy(text, input.at, length);
   text[length] = 0;
   return text;
+}
+
+/* The input as it is, and a copy with what `mend` puts right. */
+static inline void fuzz_both(const uint8_t *data, size_t size, void (*look)(const void *bytes, size_t length),
+                             void (*mend)(uint8_t *bytes, size_t length)) {
+  look(data, size);
+  uint8_t *mended = CHECK_GOT(malloc(size));
+  memcpy(mended, data, size);
+  mend(mended, size);
+  look(mended, size);
+  free(mended);
 }
 
 /* A file in memory with these bytes; `path` leads to it. */

@@ -54,12 +54,6 @@ static void mend(uint8_t *bytes, size_t length) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  if (size > 0)
-    read_page(data, size);
-  uint8_t *mended = CHECK_GOT(malloc(size + 1));
-  memcpy(mended, data, size);
-  mend(mended, size);
-  read_page(mended, size);
-  free(mended);
+  fuzz_both(data, size, read_page, mend);
   return 0;
 }

@@ -4,14 +4,17 @@
 
 #include "adapt/policy_file.h"
 
-static uint64_t checksum_of(const uint8_t *bytes, size_t length) {
+static void mend(uint8_t *bytes, size_t length) {
+  if (length < 8)
+    return;
   uint64_t crc = UINT64_MAX;
-  for (size_t i = 0; i < length; i++) {
+  for (size_t i = 0; i < length - 8; i++) {
     crc ^= bytes[i];
     for (unsigned bit = 0; bit < 8; bit++)
       crc = crc >> 1 ^ (crc & 1 ? 0xc96c5795d7870f42u : 0);
   }
-  return ~crc;
+  crc = ~crc;
+  memcpy(bytes + length - 8, &crc, 8);
 }
 
 static void read_file(const void *bytes, size_t length) {
@@ -43,14 +46,6 @@ static void read_file(const void *bytes, size_t length) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  read_file(data, size);
-  if (size < 8)
-    return 0;
-  uint8_t *mended = CHECK_GOT(malloc(size));
-  memcpy(mended, data, size);
-  uint64_t checksum = checksum_of(mended, size - 8);
-  memcpy(mended + size - 8, &checksum, 8);
-  read_file(mended, size);
-  free(mended);
+  fuzz_both(data, size, read_file, mend);
   return 0;
 }
