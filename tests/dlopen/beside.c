@@ -5,8 +5,6 @@
 #include "../heap_api.h"
 #include "../threads.h"
 
-#define MIB ((size_t)1 << 20)
-
 static _Atomic unsigned running;
 
 static size_t random_bytes(uint64_t *seed, size_t least, size_t more) { return least + test_random(seed) % more; }

@@ -21,10 +21,7 @@ int main(int argc, char **argv) {
   test_begin_with(argc, argv, "HAKMEM_BACKGROUND", is_off ? "off" : "on");
   test_skip_if(!TEST_RSS_COUNTS, "RSS is not the heap's alone here");
   wide[0] = 1;
-  for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
-    memset(blocks[i], i, BLOCK_BYTES);
-  }
+  t_fill(blocks, BLOCKS, BLOCK_BYTES, 1);
   long full_kib = test_rss_kib(), wanted_kib = (long)BLOCKS * BLOCK_BYTES / 1024 * 85 / 100;
   t_free_all(blocks, BLOCKS);
   long gone_kib = test_wait_gone_kib(full_kib, wanted_kib, is_off ? 5.0 : TEST_PATIENCE_SECONDS);

@@ -10,15 +10,8 @@
 static void *blocks[BLOCKS];
 static pthread_barrier_t made, finished;
 
-static void blocks_make(void) {
-  for (int i = 0; i < BLOCKS; i++) {
-    blocks[i] = CHECK_GOT(t_malloc(BLOCK_BYTES));
-    memset(blocks[i], i, BLOCK_BYTES);
-  }
-}
-
 static void *owner(void *argument) {
-  blocks_make();
+  t_fill(blocks, BLOCKS, BLOCK_BYTES, 1);
   pthread_barrier_wait(&made);
   pthread_barrier_wait(&finished);
   return NULL;
@@ -33,7 +26,7 @@ int main(int argc, char **argv) {
   long full = test_rss_kib();
   for (int round = 0; round < 3; round++) {
     t_free_all(blocks, BLOCKS);
-    blocks_make();
+    t_fill(blocks, BLOCKS, BLOCK_BYTES, 1);
     CHECK_SAY(!TEST_RSS_COUNTS || test_rss_kib() < full * 13 / 10 + 6144, "round %d: RSS %ld KiB, full heap %ld KiB",
               round, test_rss_kib(), full);
   }
