@@ -1,4 +1,4 @@
-"""What the tests in Python share: their cases, programs that say when they are ready, and tools of one sentence.
+"""What the tests in Python share: cases, waiting, programs that say when they are ready, tools of one sentence.
 
 A test finds this module by sys.path.insert(0, str(Path(__file__).resolve().parents[1])).
 """
@@ -54,6 +54,20 @@ def refuses(kinds, judge, *arguments):
     except kinds:
         return
     sys.exit(f"{judge.__name__} took {arguments} for right")
+
+
+def until(holds, *refusals):
+    """What it gives, as soon as that holds and it raises none of these; raises if that is never."""
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            if found := holds():
+                return found
+            assert time.monotonic() < give_up, "it never holds"
+        except refusals:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(0.02)
 
 
 def environment(**more):

@@ -4,9 +4,9 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 
 import app
+from app import cases
 
 
 class Server:
@@ -17,11 +17,7 @@ class Server:
              "--enable-debug-command", "yes", "--appendonly", "no", "--daemonize", "no"],
             env=app.environment(on_hakmem), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-        for _ in range(2000):
-            if os.path.exists(self.socket) and self.ask("PING") == "PONG":
-                return
-            time.sleep(0.05)
-        raise AssertionError("redis-server does not start")
+        cases.until(lambda: os.path.exists(self.socket) and self.ask("PING") == "PONG")
 
     def ask(self, *words, stdin=b""):
         done = subprocess.run(["redis-cli", "-s", self.socket, *words], input=stdin, capture_output=True, check=False)
@@ -29,13 +25,8 @@ class Server:
 
     def save(self):
         app.check("started" in self.ask("BGSAVE").lower(), "BGSAVE")
-        for _ in range(4000):
-            info = self.ask("INFO", "persistence")
-            if "rdb_bgsave_in_progress:0" in info:
-                app.check("rdb_last_bgsave_status:ok" in info, "BGSAVE failed")
-                return
-            time.sleep(0.05)
-        raise AssertionError("BGSAVE does not end")
+        cases.until(lambda: "rdb_bgsave_in_progress:0" in self.ask("INFO", "persistence"))
+        app.check("rdb_last_bgsave_status:ok" in self.ask("INFO", "persistence"), "BGSAVE failed")
 
     def close(self):
         subprocess.run(["redis-cli", "-s", self.socket, "SHUTDOWN", "NOSAVE"], capture_output=True, check=False)
@@ -49,23 +40,12 @@ def commands():
     for i in range(40000):
         state = (state * 1103515245 + 12345) & 0x7FFFFFFF
         key, size = state % 5000, state % 700
-        kind = i % 8
-        if kind == 0:
-            lines.append(f"SET s{key} {'v' * size}")
-        elif kind == 1:
-            lines.append(f"RPUSH l{key % 300} {'e' * (size % 90)}{i}")
-        elif kind == 2:
-            lines.append(f"HSET h{key % 400} f{state % 97} {'w' * size}")
-        elif kind == 3:
-            lines.append(f"SADD t{key % 200} m{state % 1999}")
-        elif kind == 4:
-            lines.append(f"ZADD z{key % 100} {state % 1000} m{i % 700}")
-        elif kind == 5:
-            lines.append(f"APPEND s{key} {'a' * (size % 50)}")
-        elif kind == 6:
-            lines.append(f"DEL s{(key * 7) % 5000} h{key % 400}")
-        else:
-            lines.append(f"LTRIM l{key % 300} -200 -1")
+        lines.append((
+            f"SET s{key} {'v' * size}", f"RPUSH l{key % 300} {'e' * (size % 90)}{i}",
+            f"HSET h{key % 400} f{state % 97} {'w' * size}", f"SADD t{key % 200} m{state % 1999}",
+            f"ZADD z{key % 100} {state % 1000} m{i % 700}", f"APPEND s{key} {'a' * (size % 50)}",
+            f"DEL s{(key * 7) % 5000} h{key % 400}", f"LTRIM l{key % 300} -200 -1",
+        )[i % 8])  # fmt: skip
     return ("\n".join(lines) + "\n").encode()
 
 

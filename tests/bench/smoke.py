@@ -66,9 +66,7 @@ def main():
     folder, library, mutant, mapping = sys.argv[1:5]
     for program, arguments in PROGRAMS.items():
         plain, ours = run(folder, program, arguments), run(folder, program, arguments, library)
-        assert os.path.basename(library) in os.path.basename(os.path.realpath(ours["malloc"])) or os.path.realpath(
-            library
-        ) == os.path.realpath(ours["malloc"]), f"{program}: malloc came from {ours['malloc']}"
+        assert os.path.realpath(library) == os.path.realpath(ours["malloc"]), f"{program}: malloc of {ours['malloc']}"
         assert os.path.realpath(library) != os.path.realpath(plain["malloc"]), f"{program}: hakmem without preload"
         assert plain["hash"] == ours["hash"], f"{program}: hash {ours['hash']} on hakmem, {plain['hash']} on libc"
         assert plain["operations"] == ours["operations"] > 0, program
@@ -92,9 +90,4 @@ def main():
     print(f"bench: ok ({len(PROGRAMS)} programs)")
 
 
-if __name__ == "__main__":
-    try:
-        main()
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
+main()

@@ -17,28 +17,27 @@ def fits(now):
     return 0.8 * used < allocated < 1.5 * used and allocated <= now["allocator_active"] <= now["allocator_resident"]
 
 
+def figures_when(server, holds):
+    """Redis asks for the allocator's figures every 100 ms."""
+    def found():
+        now = figures(server)
+        assert holds(now), now
+        return now
+
+    return app.cases.until(found, AssertionError)
+
+
 def test():
     app.need("redis-server", "redis-cli")
     with tempfile.TemporaryDirectory() as folder:
         server = Server(folder, True)
         server.ask("DEBUG", "POPULATE", "100000", "key", "200")
-        for _ in range(600):  # redis asks for the allocator's figures every 100 ms
-            full = figures(server)
-            if fits(full):
-                break
-            server.ask("DEBUG", "SLEEP", "0.1")
-        app.check(full["used_memory"] > 25e6 and fits(full), f"figures of a full server: {full}")
+        full = figures_when(server, lambda now: now["used_memory"] > 25e6 and fits(now))
         words = server.ask("MEMORY", "MALLOC-STATS")
         app.check("Version: \"5.3.0-hakmem\"" in words and "Allocated: " in words, f"MALLOC-STATS: {words[:200]}")
         server.ask("FLUSHALL", "SYNC")
         app.check(server.ask("MEMORY", "PURGE") == "OK", "MEMORY PURGE")
-        for _ in range(600):
-            empty = figures(server)
-            if empty["allocator_resident"] < full["allocator_resident"] / 3:
-                break
-            server.ask("DEBUG", "SLEEP", "0.1")
-        else:
-            raise AssertionError(f"MEMORY PURGE gave nothing back: {full}, {empty}")
+        empty = figures_when(server, lambda now: now["allocator_resident"] < full["allocator_resident"] / 3)
         app.check(fits(empty) or empty["used_memory"] < 5e6, f"figures of an empty server: {empty}")
         result = server.close()
         app.check(result.code == 0, f"the server ended with {result.code}: {result.stderr[-1000:]!r}")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TREE), str(TREE / "tests" / "profile")]
+sys.path[:0] = [str(TREE / folder) for folder in (".", "tests", "tests/profile")]
 pytest.register_assert_rewrite("made_browser", "made_profile")  # they are imported and are plugins
 
 

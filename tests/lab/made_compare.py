@@ -9,10 +9,10 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 import types
 
 import pytest
+from cases import until
 
 import lab.__main__
 from lab.run import program
@@ -126,19 +126,16 @@ def hak(build, library, tmp_path, monkeypatch, capsys):
         signal.signal(number, handler)
 
 
-def marked(mark: str) -> list[int]:
-    """Processes that have the mark among their arguments."""
-    found = []
+def marked(mark: str, file="cmdline") -> set[int]:
+    """Other processes that have the mark among their arguments, or in this file of /proc."""
+    found = set()
     for word in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            if mark.encode() in pathlib.Path(f"/proc/{word}/cmdline").read_bytes() and int(word) != os.getpid():
-                found.append(int(word))
+            if mark.encode() in pathlib.Path(f"/proc/{word}/{file}").read_bytes() and int(word) != os.getpid():
+                found.add(int(word))
     return found
 
 
-def gone(mark: str) -> bool:
+def gone(mark: str, file="cmdline") -> bool:
     """None is left; what was killed may need a moment."""
-    until = time.monotonic() + 60
-    while marked(mark) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not marked(mark)
+    return until(lambda: not marked(mark, file))

@@ -7,10 +7,10 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import forked
 import pytest
+from cases import until
 
 from lab.run import allocators, goals, process, workloads
 from lab.store import rows
@@ -65,29 +65,26 @@ def test_command_line_and_rows(tree, build, library, tmp_path):
     assert str(tmp_path) not in path.read_text() and str(build) not in path.read_text()
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        (["nonsense"], "unknown workload 'nonsense'"),
-        (["vm", "--against", "nonsense"], "unknown allocator 'nonsense'"),
-        (["vm", "--against", "glibc,glibc"], "glibc is named twice"),
-        (["vm", "--against", "glibc", "--allocators", "glibc"], "exclude each other"),
-        (["vm", "--pin", "999"], "--pin: '999'"),
-        (["vm", "--env", "X"], "--env takes NAME=VALUE, not 'X'"),
-        (["vm", "--env", "HAKMEM_PROFIL=lean"], "--env: HAKMEM_PROFIL is no option of hakmem; hak options lists all"),
-        (
-            ["policy", "--env", "HAKMEM_KEEP_MB=1G"],
-            "--env: HAKMEM_KEEP_MB=1G: bad value, allowed is 0 to 16777216 MiB;",
-        ),
-        (["vm", "--runs", "0"], "--runs"),
-        (["vm", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
-        (["vm", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),
-        (["vm", "--lib", "jemalloc=/nonexistent"], "jemalloc: no file /nonexistent"),
-        (["vm", "--against", "glibc,other=/nonexistent"], "other: no file /nonexistent"),
-        (["vm", "--lib", "mimaloc=/lib/x.so"], "--lib mimaloc: no allocator of that name"),
-        (["vm", "--against", ""], "is no name for an allocator"),
-    ],
-)
+@pytest.mark.parametrize("words, says", [
+    (["nonsense"], "unknown workload 'nonsense'"),
+    (["vm", "--against", "nonsense"], "unknown allocator 'nonsense'"),
+    (["vm", "--against", "glibc,glibc"], "glibc is named twice"),
+    (["vm", "--against", "glibc", "--allocators", "glibc"], "exclude each other"),
+    (["vm", "--pin", "999"], "--pin: '999'"),
+    (["vm", "--env", "X"], "--env takes NAME=VALUE, not 'X'"),
+    (["vm", "--env", "HAKMEM_PROFIL=lean"], "--env: HAKMEM_PROFIL is no option of hakmem; hak options lists all"),
+    (
+        ["policy", "--env", "HAKMEM_KEEP_MB=1G"],
+        "--env: HAKMEM_KEEP_MB=1G: bad value, allowed is 0 to 16777216 MiB;",
+    ),
+    (["vm", "--runs", "0"], "--runs"),
+    (["vm", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
+    (["vm", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),
+    (["vm", "--lib", "jemalloc=/nonexistent"], "jemalloc: no file /nonexistent"),
+    (["vm", "--against", "glibc,other=/nonexistent"], "other: no file /nonexistent"),
+    (["vm", "--lib", "mimaloc=/lib/x.so"], "--lib mimaloc: no allocator of that name"),
+    (["vm", "--against", ""], "is no name for an allocator"),
+])  # fmt: skip
 def test_wrong_usage(tree, build, words, says):
     done = bench(tree, build, "--tiny", *words)
     assert done.returncode == 2 and says in done.stderr, done.stderr
@@ -128,9 +125,8 @@ def run(build, *words, **how):
 def test_process_figures(build):
     done = run(build, sys.executable, "-c", "x = bytearray(64 << 20); x[::4096] = b'1' * len(x[::4096]); print('said')")
     assert (done.status, done.stdout, done.problem) == (0, b"said\n", "")
-    assert (
-        64 << 10 <= done.rss_peak_kb < 128 << 10 and done.faults_minor >= (64 << 20) // os.sysconf("SC_PAGESIZE") // 2
-    )
+    assert 64 << 10 <= done.rss_peak_kb < 128 << 10
+    assert done.faults_minor >= (64 << 20) // os.sysconf("SC_PAGESIZE") // 2
     small = run(build, "/bin/true")
     assert small.rss_peak_kb < 8 << 10, "the peak is the program's own, not that of what started it"
 
@@ -145,11 +141,7 @@ def test_process_failures(build):
 def test_process_leaves_nothing_behind(build):
     done = run(build, "sh", "-c", "sleep 600 & echo $!")
     status = pathlib.Path(f"/proc/{int(done.stdout)}/stat")
-    for _ in range(6000):  # a process that was killed takes a moment to end
-        if not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX":
-            return
-        time.sleep(0.01)
-    pytest.fail(f"the background process lives: {status.read_text()}")
+    until(lambda: not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX", FileNotFoundError)
 
 
 def test_process_counts_system_calls(build):
@@ -228,10 +220,7 @@ def test_a_hangup_ends_it(tree, build, library):
     words += ["random_mixed 100000000000 400 1", "--against", "glibc"]
     process = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)  # fmt: skip
-    for _ in range(6000):
-        if _children_named("random_mixed", process.pid):
-            break
-        time.sleep(0.01)
+    until(lambda: _children_named("random_mixed", process.pid))
     process.send_signal(signal.SIGHUP)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130 and "stopped after" in said, said

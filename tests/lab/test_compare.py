@@ -200,7 +200,7 @@ def test_a_process_that_does_not_end(hak, tmp_path, monkeypatch):
     began = time.monotonic()
     done = hak(*words)
     assert time.monotonic() - began < 50
-    left = marked(str(tmp_path / "lasting"))
+    left = sorted(marked(str(tmp_path / "lasting")))
     for pid in left:
         real(pid, signal.SIGKILL)
     assert len(left) == 1

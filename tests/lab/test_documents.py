@@ -238,9 +238,8 @@ def test_other_arguments_do_not_count():
 def test_filling_and_checking(copy, some):
     texts = {path: path.read_text() for path in copy.rglob("*.md")}
     stale = documents.fill(copy, some, is_check=True)
-    assert (
-        len(stale) == len(TEMPLATES) + 1 and stale[0] == f"README.md:3: block '{WORDS.get(TEMPLATES[0], TEMPLATES[0])}'"
-    )
+    assert len(stale) == len(TEMPLATES) + 1
+    assert stale[0] == f"README.md:3: block '{WORDS.get(TEMPLATES[0], TEMPLATES[0])}'"
     assert {path: path.read_text() for path in texts} == texts  # a check changes nothing
     assert documents.fill(copy, some) == stale
     assert documents.fill(copy, some, is_check=True) == documents.fill(copy, some) == []

@@ -146,19 +146,16 @@ def test_ours_round_trip(tmp_path):
     assert len((tmp_path / "a.csv").read_bytes().splitlines()) == 4, "what is there stays"
 
 
-@pytest.mark.parametrize(
-    "text, time_s, rates, rss",
-    [
-        ("epoch,throughput,rss_mb\n1,5,2\n2,6,2\n", [1, 2], [5, 6], [2048, 2048]),
-        ("Timestamp;Throughput (ops/s);RSS (bytes)\n1700000000;5;1024\n1700000002;6;2048\n", [1, 3], [5, 6], [1, 2]),
-        ("time\trss\n1\t10\n2\t11\n", [1, 2], None, [10, 11]),
-        ("\ufefftime_ms,ops\r\n500,10\r\n1500,30\r\n", [0.5, 1.5], [20, 30], None),
-        ("ops_per_s,ops,time_s\n7,1,1\n8,1,2", [1, 2], [7, 8], None),
-        ("timestamp,mops\n2025-11-01T10:00:00,1.5\n2025-11-01T10:00:01,2\n", [1, 2], [1.5e6, 2e6], None),
-        ("time_s,rss_kb\n1,10\n\n2,11\n3,1", [1, 2, 3], None, [10, 11, 1]),
-        ("time_s,rss_kb\n1,10\n2,11\n3", [1, 2], None, [10, 11]),
-    ],
-)
+@pytest.mark.parametrize("text, time_s, rates, rss", [
+    ("epoch,throughput,rss_mb\n1,5,2\n2,6,2\n", [1, 2], [5, 6], [2048, 2048]),
+    ("Timestamp;Throughput (ops/s);RSS (bytes)\n1700000000;5;1024\n1700000002;6;2048\n", [1, 3], [5, 6], [1, 2]),
+    ("time\trss\n1\t10\n2\t11\n", [1, 2], None, [10, 11]),
+    ("\ufefftime_ms,ops\r\n500,10\r\n1500,30\r\n", [0.5, 1.5], [20, 30], None),
+    ("ops_per_s,ops,time_s\n7,1,1\n8,1,2", [1, 2], [7, 8], None),
+    ("timestamp,mops\n2025-11-01T10:00:00,1.5\n2025-11-01T10:00:01,2\n", [1, 2], [1.5e6, 2e6], None),
+    ("time_s,rss_kb\n1,10\n\n2,11\n3,1", [1, 2, 3], None, [10, 11, 1]),
+    ("time_s,rss_kb\n1,10\n2,11\n3", [1, 2], None, [10, 11]),
+])  # fmt: skip
 def test_files_of_others(tmp_path, text, time_s, rates, rss):
     read = epochs.read(write(tmp_path, text))
     assert (list(read.time_s), read.ops_per_s, read.rss_kb) == (time_s, rates, rss)
@@ -174,26 +171,23 @@ def test_how_a_column_was_understood_is_said(tmp_path):
     assert holes.counters == {} and "1 of 2 lines" in holes.notes[0]
 
 
-@pytest.mark.parametrize(
-    "text, says",
-    [
-        ("time_s,rss_kb\n1,10\n2,x\n3,12\n", "a.csv:3: rss_kb: 'x' is not a number"),
-        ("time_s,rss_kb\n1,10\n2\n3,12\n", "a.csv:3: 1 fields; the first line names 2"),
-        ("time_s,rss_kb\n1,10\n2,11,12", "a.csv:3: 3 fields"),
-        ("time_s,rss_kb\n1,10\n1,11\n", "a.csv:3: time_s: the time does not rise"),
-        ("time_s,rss_kb\n1,10\n2,-1\n", "a.csv:3: rss_kb: '-1' is no number from 0 on"),
-        ("time_s,rss_kb\n1,10\n2,nan\n", "a.csv:3: rss_kb: 'nan'"),
-        ("time_s,rss_kb\n1,10\n2,\n", "a.csv:3: rss_kb: ''"),
-        ("time_s,rss_kb\n1,10\n2,\0\x80\n", "a.csv:3: rss_kb"),
-        ("when,rss_kb\n1,10\n", "no column of time; found: when, rss_kb"),
-        ("time_s,memory\n1,10\n", "no column of throughput or RSS; found: time_s, memory"),
-        ("1,10\n2,11\n", "first line is numbers"),
-        ("", "names no columns"),
-        ("time_s,rss_kb\n", "no epochs"),
-        ("time_s,rss_kb,rss_kb\n1,2,3\n", "rss_kb is there twice"),
-        ("time_s,ops\n" + "".join(f"{i},{1000 * i}\n" for i in range(1, 12)), "a running sum"),
-    ],
-)
+@pytest.mark.parametrize("text, says", [
+    ("time_s,rss_kb\n1,10\n2,x\n3,12\n", "a.csv:3: rss_kb: 'x' is not a number"),
+    ("time_s,rss_kb\n1,10\n2\n3,12\n", "a.csv:3: 1 fields; the first line names 2"),
+    ("time_s,rss_kb\n1,10\n2,11,12", "a.csv:3: 3 fields"),
+    ("time_s,rss_kb\n1,10\n1,11\n", "a.csv:3: time_s: the time does not rise"),
+    ("time_s,rss_kb\n1,10\n2,-1\n", "a.csv:3: rss_kb: '-1' is no number from 0 on"),
+    ("time_s,rss_kb\n1,10\n2,nan\n", "a.csv:3: rss_kb: 'nan'"),
+    ("time_s,rss_kb\n1,10\n2,\n", "a.csv:3: rss_kb: ''"),
+    ("time_s,rss_kb\n1,10\n2,\0\x80\n", "a.csv:3: rss_kb"),
+    ("when,rss_kb\n1,10\n", "no column of time; found: when, rss_kb"),
+    ("time_s,memory\n1,10\n", "no column of throughput or RSS; found: time_s, memory"),
+    ("1,10\n2,11\n", "first line is numbers"),
+    ("", "names no columns"),
+    ("time_s,rss_kb\n", "no epochs"),
+    ("time_s,rss_kb,rss_kb\n1,2,3\n", "rss_kb is there twice"),
+    ("time_s,ops\n" + "".join(f"{i},{1000 * i}\n" for i in range(1, 12)), "a running sum"),
+])  # fmt: skip
 def test_damage_is_said(tmp_path, text, says):
     with pytest.raises(epochs.BadEpochs) as refusal:
         epochs.read(write(tmp_path, text))

@@ -6,14 +6,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from cases import until
 
 from lab.run import allocators, huge_pages, workloads
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE_S = 60
 HOLDS = """
 import pathlib, sys, time
 from lab.run import huge_pages
@@ -45,19 +44,11 @@ def test_it_is_put_back(setting):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_is_put_back_when_the_lab_is_killed(setting, number):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(setting)],
-        cwd=TREE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    ) as holder:
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(setting)], cwd=TREE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, process_group=0) as holder:  # fmt: skip
         assert holder.stdout.readline() == b"held\n" and setting.read_text() == "always"
         os.killpg(holder.pid, number)  # all of its group, as a terminal does
-    until = time.monotonic() + PATIENCE_S
-    while setting.read_text() != "madvise":
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: setting.read_text() == "madvise")
 
 
 def test_a_setting_that_is_not_taken_is_said(setting, measuring, library, monkeypatch):

@@ -1,6 +1,7 @@
 """bench/measure: nothing of what it started outlives the one who started it, and nothing starts after that."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -10,7 +11,9 @@ import tempfile
 import time
 import uuid
 
+import made_compare
 import pytest
+from cases import until
 
 from lab.run import process
 
@@ -22,22 +25,7 @@ process.run(["sh", "-c", sys.argv[2]], process.clean_environment({"MARK": sys.ar
 """
 
 
-def marked(mark: str) -> set[int]:
-    found = set()
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if f"MARK={mark}".encode() in (folder / "environ").read_bytes():
-                found.add(int(folder.name))
-        except OSError:
-            pass
-    return found
-
-
-def wait_for(condition, seconds=60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
+marked = functools.partial(made_compare.marked, file="environ")
 
 
 @pytest.fixture
@@ -51,18 +39,19 @@ def mark():
 
 def test_nothing_outlives_a_killed_lab(tree, build, mark):
     starter = subprocess.Popen([sys.executable, "-c", STARTER, build, WORK, mark], cwd=tree)
-    assert wait_for(lambda: len(marked(mark)) >= 4), "measure, the shell, and two sleeps"
+    until(lambda: len(marked(mark)) >= 4)  # measure, the shell, and two sleeps
     starter.kill()
     starter.wait()
-    assert wait_for(lambda: not marked(mark))
+    until(lambda: not marked(mark))
 
 
 def test_sigterm_ends_all_of_it(build, mark):
     measure = subprocess.Popen([build / "bin" / "measure", "1", "sh", "-c", WORK], env=os.environ | {"MARK": mark},
                                stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
-    assert wait_for(lambda: len(marked(mark)) >= 4)
+    until(lambda: len(marked(mark)) >= 4)
     measure.terminate()
-    assert wait_for(lambda: not marked(mark) - {measure.pid}) and measure.wait() == -signal.SIGKILL
+    until(lambda: not marked(mark) - {measure.pid})
+    assert measure.wait() == -signal.SIGKILL
     measure.stdout.close()
 
 
@@ -70,7 +59,7 @@ def test_control_what_outlives_is_seen(tree, build, mark):
     """Not the leader of a group, as when it is started by hand: it does not take itself for the owner."""
     text = f"import subprocess; subprocess.run([{str(build / 'bin' / 'measure')!r}, '1', 'sh', '-c', {WORK!r}])"
     starter = subprocess.Popen([sys.executable, "-c", text], env=os.environ | {"MARK": mark}, stdout=subprocess.DEVNULL)
-    assert wait_for(lambda: len(marked(mark)) >= 5)
+    until(lambda: len(marked(mark)) >= 5)
     starter.kill()
     starter.wait()
     time.sleep(0.3)

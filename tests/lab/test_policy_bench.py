@@ -113,21 +113,18 @@ def test_goals_that_are_met():
     assert missed(goals()) == [] and judge.verdict(goals()) == "goals met: 9 of 9"
 
 
-@pytest.mark.parametrize(
-    "found, words",
-    [
-        (goals(nothing=111), ["cost, from nothing / best fixed of each"]),
-        (goals(file=104), ["cost, from a file / best fixed of each"]),
-        (goals(nothing=190, file=190), ["from nothing", "from a file", "from nothing / best single", "from a file / best s"]),
-        (goals(outcome("a"), outcome("b", nothing=1.04)), ["wall time"]),
-        (goals(outcome("a"), outcome("b", file=1.04)), ["wall time"]),
-        (goals(outcome("a", "rss_ms_kb", nothing=1.06)), ["RSS x time"]),
-        (goals(recovered=(10, 51)), ["after a turn"]),
-        (goals(recovered=(None, 5)), ["after a turn"]),
-        (goals(overheads={LARGE_ROW: outcome(LARGE_ROW, "ops_per_s", nothing=0.98)}), ["time of large_mix"]),
-        (goals(overheads={SMALL_ROW: outcome(SMALL_ROW, "ops_per_s", nothing=0.98)}), ["time of random_mixed"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("found, words", [
+    (goals(nothing=111), ["cost, from nothing / best fixed of each"]),
+    (goals(file=104), ["cost, from a file / best fixed of each"]),
+    (goals(nothing=190, file=190), ["from nothing", "from a file", "from nothing / best single", "from a file / best s"]),
+    (goals(outcome("a"), outcome("b", nothing=1.04)), ["wall time"]),
+    (goals(outcome("a"), outcome("b", file=1.04)), ["wall time"]),
+    (goals(outcome("a", "rss_ms_kb", nothing=1.06)), ["RSS x time"]),
+    (goals(recovered=(10, 51)), ["after a turn"]),
+    (goals(recovered=(None, 5)), ["after a turn"]),
+    (goals(overheads={LARGE_ROW: outcome(LARGE_ROW, "ops_per_s", nothing=0.98)}), ["time of large_mix"]),
+    (goals(overheads={SMALL_ROW: outcome(SMALL_ROW, "ops_per_s", nothing=0.98)}), ["time of random_mixed"]),
+])  # fmt: skip
 def test_each_goal_can_be_missed(found, words):
     assert len(missed(found)) == len(words), missed(found)
     assert all(word in text for word, text in zip(words, missed(found), strict=True)), missed(found)
@@ -235,18 +232,15 @@ def test_a_real_run_reads_its_memory(build, tmp_path):
     assert 32 << 10 < mean < watched["rss_peak_kb"] and watched["work"] == os.path.basename(sys.executable)
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        ([], "which workload?"),
-        (["nonsense"], "unknown workload 'nonsense'"),
-        (["reuse", "--speed", "0"], "--speed: '0'"),
-        (["reuse", "--speed"], "--speed: ''"),
-        (["reuse", "--nonsense"], "unknown option --nonsense"),
-        (["reuse", "turn"], "one argument too many: turn"),
-        (["--watch", "--env", "X"], "--watch takes"),
-    ],
-)
+@pytest.mark.parametrize("words, says", [
+    ([], "which workload?"),
+    (["nonsense"], "unknown workload 'nonsense'"),
+    (["reuse", "--speed", "0"], "--speed: '0'"),
+    (["reuse", "--speed"], "--speed: ''"),
+    (["reuse", "--nonsense"], "unknown option --nonsense"),
+    (["reuse", "turn"], "one argument too many: turn"),
+    (["--watch", "--env", "X"], "--watch takes"),
+])  # fmt: skip
 def test_wrong_usage_of_the_program(build, words, says):
     assert says in load(build, *words, status=2)
 
@@ -298,29 +292,23 @@ def test_every_workload_runs(tree, made_build, library, tmp_path):
     assert "tiny: no goal is judged" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        (["nonsense"], "unknown workload 'nonsense' of policy; known: reuse,"),
-        (["reuse", "--against", "glibc"], "--against means nothing to it"),
-        (["reuse", "--pin", "0"], "--pin means nothing to it"),
-        (["reuse", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),
-        (["reuse", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
-    ],
-)
+@pytest.mark.parametrize("words, says", [
+    (["nonsense"], "unknown workload 'nonsense' of policy; known: reuse,"),
+    (["reuse", "--against", "glibc"], "--against means nothing to it"),
+    (["reuse", "--pin", "0"], "--pin means nothing to it"),
+    (["reuse", "--lib", "hakmem=/nonexistent"], "no file /nonexistent"),
+    (["reuse", "--json", "/nonexistent/x"], "--json: /nonexistent/x: No such file"),
+])  # fmt: skip
 def test_wrong_usage(tree, made_build, words, says):
     done = bench(tree, made_build, *words)
     assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize(
-    "script, says",
-    [
-        ("echo no; exit 0", "policy_simulate: its output is not JSON"),
-        ("echo why >&2; exit 3", "policy_simulate: why"),
-        ("echo '{}'", "policy_simulate: no 'fixed' in its output"),
-    ],
-)
+@pytest.mark.parametrize("script, says", [
+    ("echo no; exit 0", "policy_simulate: its output is not JSON"),
+    ("echo why >&2; exit 3", "policy_simulate: why"),
+    ("echo '{}'", "policy_simulate: no 'fixed' in its output"),
+])  # fmt: skip
 def test_a_simulator_that_fails_is_a_line(tree, made_build, library, script, says):
     (made_build / "bin" / "policy_simulate").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
     done = bench(tree, made_build, "reuse", "--lib", f"hakmem={library}")

@@ -6,11 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import forked
 import made_trace as made
 import pytest
+from cases import until
 from made_trace import FREE, MALLOC, Event, crossing
 
 from lab.judge import allocations
@@ -157,11 +157,7 @@ def test_an_early_end_shows_what_is_known(build, tree, library, tmp_path, number
     words = ["replay", "a.trace", "--against", "glibc", "--runs", "100000", "--json", "rows"]
     with subprocess.Popen([sys.executable, "-m", "lab", *words], env=environment, cwd=tmp_path, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:  # fmt: skip
-        until = time.monotonic() + 60
-        while running.poll() is None and time.monotonic() < until:
-            if (tmp_path / "rows").exists() and (tmp_path / "rows").read_text().count("\n") >= 4:
-                break
-            time.sleep(0.02)
+        until(lambda: running.poll() is not None or (tmp_path / "rows").read_text().count("\n") >= 4, FileNotFoundError)
         running.send_signal(number)
         said, complaints = running.communicate(timeout=60)
     assert running.returncode == 130 and "hakmem is" in said, complaints

@@ -44,19 +44,16 @@ def test_no_paths_of_the_machine(tmp_path):
     assert "/home" not in path.read_text() and '"lib.so"' in path.read_text() and '"random_mixed"' in path.read_text()
 
 
-@pytest.mark.parametrize(
-    "change, says",
-    [
-        (lambda row: row | {"schema": 2}, "schema 2"),
-        (lambda row: {key: value for key, value in row.items() if key != "schema"}, "schema None"),
-        (lambda row: row | {"run": 0}, "run"),
-        (lambda row: row | {"surprise": 1}, "surprise"),
-        (lambda row: {key: value for key, value in row.items() if key != "machine"}, "machine"),
-        (lambda row: row | {"kind": "guess"}, "kind"),
-        (lambda row: row | {"result": {"ops_per_s": {"a": 1}}}, "result"),
-        (lambda row: [row], "not an object"),
-    ],
-)
+@pytest.mark.parametrize("change, says", [
+    (lambda row: row | {"schema": 2}, "schema 2"),
+    (lambda row: {key: value for key, value in row.items() if key != "schema"}, "schema None"),
+    (lambda row: row | {"run": 0}, "run"),
+    (lambda row: row | {"surprise": 1}, "surprise"),
+    (lambda row: {key: value for key, value in row.items() if key != "machine"}, "machine"),
+    (lambda row: row | {"kind": "guess"}, "kind"),
+    (lambda row: row | {"result": {"ops_per_s": {"a": 1}}}, "result"),
+    (lambda row: [row], "not an object"),
+])  # fmt: skip
 def test_damage_is_said(tmp_path, change, says):
     path = tmp_path / "rows.jsonl"
     write(path)

@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from cases import until
 from made_compare import LIBC, gone, marked
 
 from lab.run import compare, server
@@ -146,9 +147,7 @@ def test_a_deaf_server_is_killed(served, build, monkeypatch, tmp_path):
 def test_nothing_is_left_when_it_is_stopped(served, hak, tmp_path, number):
     process = subprocess.Popen(hak.words(*served.words("daemon", until="sleep 200")), cwd=ROOT,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    until = time.monotonic() + 60
-    while not (tmp_path / "socket").exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    until((tmp_path / "socket").exists)
     assert len(marked(served.mark)) >= 4  # hak, measure, the starter, the daemon: the control of gone()
     time.sleep(0.2)
     process.send_signal(number)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import cases
 import forked
 import pytest
 import scipy.stats  # noqa: F401  # here once, and not in each child
@@ -21,7 +22,6 @@ from lab.verbs import soak as verb
 
 HEADER = b"time_s,epoch_ops,ops_per_s,rss_kb,rss_peak_kb,epoch_faults_minor,epoch_faults_major,epoch_cpu_seconds,"
 HEADER += b"epoch_system_calls\n"
-PATIENCE_S = 200
 TRIES = 3  # a machine that stands still for a tenth of a second leaves time for one round
 
 
@@ -46,7 +46,7 @@ def test_the_table_of_works_is_complete(build):
 def tiny_soak(build, program, arguments, preload, *more):
     environment = {"LD_PRELOAD": str(preload)} if preload else {}
     done = subprocess.run([build / "bin" / program, *arguments.split(), *more], env=environment, capture_output=True,
-                          timeout=PATIENCE_S, check=True)  # fmt: skip
+                          timeout=cases.PATIENCE_S, check=True)  # fmt: skip
     return done.stdout, done.stderr
 
 
@@ -146,9 +146,7 @@ def test_a_soak_is_stored(tree, build, tmp_path):
 
 
 def wait_for_epochs(csv, count=10):
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline and (not csv.exists() or csv.read_bytes().count(b"\n") <= count):
-        time.sleep(0.02)
+    cases.until(lambda: csv.exists() and csv.read_bytes().count(b"\n") > count)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -158,7 +156,7 @@ def test_what_is_there_is_kept(tree, build, tmp_path, number):
                        wait=False)  # fmt: skip
     wait_for_epochs(csv)
     running_soak.send_signal(number)
-    said, errors = running_soak.communicate(timeout=PATIENCE_S)
+    said, errors = running_soak.communicate(timeout=cases.PATIENCE_S)
     assert running_soak.returncode == 130 and "RSS: median" in said and "stopped after" in errors, errors
     about = json.loads((tmp_path / "mixed-hakmem.json").read_text())
     assert about["ended"] == "stopped" and about["epochs"] == len(epochs.read(csv)) >= 10
@@ -183,7 +181,7 @@ def test_the_terminal_is_closed(tree, build, tmp_path):
     wait_for_epochs(tmp_path / "mixed-hakmem.csv")
     reader.join()
     os.close(ours)
-    started.wait(PATIENCE_S)
+    started.wait(cases.PATIENCE_S)
     about = json.loads((tmp_path / "mixed-hakmem.json").read_text())
     assert about["ended"] == "stopped" and about["report"]["operations"] > 0
     assert len(rows.read([tmp_path / "rows.jsonl"])) == 1
@@ -232,16 +230,13 @@ def signals_at_line(number, *signals):
     return take
 
 
-@pytest.mark.parametrize(
-    "text, library, says, kept",
-    [
-        (EPOCH + "exec sleep 100", None, "no epoch for 1 s: the program hangs", 1),
-        (EPOCH + "kill -SEGV $$", None, "died of SIGSEGV", 1),
-        (EPOCH + "echo no memory >&2; exit 1", None, "status 1: no memory", 1),
-        (EPOCH + "exec sleep 100", "/nowhere/lib.so", "lib.so is not loaded", 1),
-        ("exit 0", None, "", 0),
-    ],
-)
+@pytest.mark.parametrize("text, library, says, kept", [
+    (EPOCH + "exec sleep 100", None, "no epoch for 1 s: the program hangs", 1),
+    (EPOCH + "kill -SEGV $$", None, "died of SIGSEGV", 1),
+    (EPOCH + "echo no memory >&2; exit 1", None, "status 1: no memory", 1),
+    (EPOCH + "exec sleep 100", "/nowhere/lib.so", "lib.so is not loaded", 1),
+    ("exit 0", None, "", 0),
+])  # fmt: skip
 def test_how_a_soak_ends(tmp_path, text, library, says, kept):
     lines = []
     build = stand_in(tmp_path, text)
@@ -263,28 +258,25 @@ def test_a_second_signal_kills(tmp_path):
         time.sleep(1)
 
 
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        (["--bench", "startup"], "unknown benchmark 'startup'"),
-        (["--minutes", "0"], "--minutes: 0 is not over 0"),
-        (["--profile", "fast"], "unknown profile 'fast'"),
-        (["--profile", "lean", "--allocator", "glibc"], "--profile is for hakmem"),
-        (["--allocator", "nosuch"], "unknown allocator 'nosuch'"),
-        (["--allocator", "x=/nowhere.so"], "no file /nowhere.so"),
-        (["a.csv"], "files are for --analyze"),
-        (["--analyze"], "--analyze needs a FILE"),
-        (["--analyze", "a.csv", "--bench", "larson"], "--bench means nothing to --analyze"),
-        (["--analyze", "/nowhere.csv"], "/nowhere.csv: No such file"),
-        (["--pin", "900"], "is none of the CPUs"),
-        (["--epoch", "inf"], "--epoch: inf is not from 0.01 to 86400"),
-        (["--epoch", "nan"], "--epoch: nan is not"),
-        (["--analyze", "--epoch", "0"], "--epoch: 0 is not"),
-        (["--epoch", "100", "--minutes", "1"], "--epoch: 1 minutes are over before one of 100 s is"),
-        (["--env", "HAKMEM_X=1"], "--env: HAKMEM_X is no option of hakmem"),
-        (["--warm-up", "300"], "--warm-up: in 5 minutes there are no more than 300 epochs"),
-    ],
-)
+@pytest.mark.parametrize("words, says", [
+    (["--bench", "startup"], "unknown benchmark 'startup'"),
+    (["--minutes", "0"], "--minutes: 0 is not over 0"),
+    (["--profile", "fast"], "unknown profile 'fast'"),
+    (["--profile", "lean", "--allocator", "glibc"], "--profile is for hakmem"),
+    (["--allocator", "nosuch"], "unknown allocator 'nosuch'"),
+    (["--allocator", "x=/nowhere.so"], "no file /nowhere.so"),
+    (["a.csv"], "files are for --analyze"),
+    (["--analyze"], "--analyze needs a FILE"),
+    (["--analyze", "a.csv", "--bench", "larson"], "--bench means nothing to --analyze"),
+    (["--analyze", "/nowhere.csv"], "/nowhere.csv: No such file"),
+    (["--pin", "900"], "is none of the CPUs"),
+    (["--epoch", "inf"], "--epoch: inf is not from 0.01 to 86400"),
+    (["--epoch", "nan"], "--epoch: nan is not"),
+    (["--analyze", "--epoch", "0"], "--epoch: 0 is not"),
+    (["--epoch", "100", "--minutes", "1"], "--epoch: 1 minutes are over before one of 100 s is"),
+    (["--env", "HAKMEM_X=1"], "--env: HAKMEM_X is no option of hakmem"),
+    (["--warm-up", "300"], "--warm-up: in 5 minutes there are no more than 300 epochs"),
+])  # fmt: skip
 def test_wrong_usage(tree, build, tmp_path, words, says):
     said, errors, status = hak(tree, build, *words, *([] if "--analyze" in words else ["--out", tmp_path]))
     assert status == 2 and says in errors and errors.count("\n") == 1 and not said

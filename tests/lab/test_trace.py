@@ -196,9 +196,8 @@ def test_every_damage_is_told_and_what_stands_before_is_kept(build, tree, tmp_pa
     *faults, checked = check(variants)
     assert not faults, faults[:5]
     assert checked == f"checked {len(small_trace()) * (3 if variants == 'flips' else 1)}"
-    assert (
-        len(check("none")) == len(small_trace()) + 1
-    )  # the control: an undamaged trace is not called damaged, and each is a line
+    # The control: an undamaged trace is not called damaged, and each is a line.
+    assert len(check("none")) == len(small_trace()) + 1
 
 
 # --- any program: threads that make, resize and free at random, as a recorder would see them --------------------

@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "profile")]
 import cases
 import message
+from cases import until
 
 TOOL, READER, LIBRARY, WORKER = sys.argv[1:]
 NOBODY = {"user": 65534, "group": 65534, "extra_groups": []}
@@ -57,15 +58,6 @@ def ask(*words, status=0, said="", cwd="/", **options):
 
 def profile_of(pid):
     return message.read_bytes(ask("dump", "--out", "-", pid))
-
-
-def until(holds):
-    """What this is, as soon as it holds: threads follow at their next slow call, and may wait for a core."""
-    give_up = time.monotonic() + cases.PATIENCE_S
-    while not (found := holds()) and time.monotonic() < give_up:
-        time.sleep(0.005)
-    assert found, "it never holds"
-    return found
 
 
 def sampled(pid):
@@ -114,9 +106,7 @@ def wake(pid):
 
 def heard(pid, page):
     """The process has answered what stands in the page."""
-    give_up = time.monotonic() + cases.PATIENCE_S
-    while get(page, STAGE_AT) % 4 == ASKED and time.monotonic() < give_up:
-        wake(pid)
+    until(lambda: get(page, STAGE_AT) % 4 != ASKED or wake(pid))
     assert get(page, STAGE_AT) % 4 == FREE, "the process does not answer"
 
 
@@ -124,10 +114,8 @@ def judge(profile, interval):
     """Of the worker, with a sample each so many bytes."""
     assert profile.text(profile.mappings[1]["file"]) == os.path.realpath(WORKER), profile.mappings
     assert profile.single["period"] == interval, profile.single
-    inside = profile.mappings[1]
-    assert any(
-        inside["start"] <= a < inside["limit"] for stack in profile.stacks() for a in stack if isinstance(a, int)
-    )
+    inside, addresses = profile.mappings[1], [a for stack in profile.stacks() for a in stack if isinstance(a, int)]
+    assert any(inside["start"] <= address < inside["limit"] for address in addresses), addresses
 
 
 refuses = functools.partial(cases.refuses, (AssertionError, EOFError, OSError, zlib.error))
@@ -186,9 +174,8 @@ def files_that_cannot_be_written(folder):
         ask("dump", "--out", folder / "heap", process.pid, said="heap: ")
         judge(message.read(folder / "heap"), 512 * KIB)
         with Path("/dev/full").open("w") as full:
-            done = subprocess.run(
-                [TOOL, "dump", "--out", "-", str(process.pid)], stdout=full, stderr=subprocess.PIPE, check=False
-            )
+            command = [TOOL, "dump", "--out", "-", str(process.pid)]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
         assert done.returncode == 2 and b"No space left" in done.stderr, done
         with page_of(process.pid) as (page, fd):
             ask("dump", "--out", folder / "more", process.pid)
@@ -363,21 +350,8 @@ def children_have_their_own(_):
         ask("stop", process.pid)
 
 
-def main():
-    judged = [
-        a_profile_from_outside,
-        files_that_cannot_be_written,
-        wrong_words,
-        who_takes_no_commands,
-        a_process_that_ends_meanwhile,
-        a_stopped_process,
-        a_tool_that_dies,
-        tools_together,
-        garbage,
-        children_have_their_own,
-    ]
-    cases.run(*judged)
-
-
-if __name__ == "__main__":
-    main()
+cases.run(
+    a_profile_from_outside, files_that_cannot_be_written, wrong_words, who_takes_no_commands,
+    a_process_that_ends_meanwhile, a_stopped_process, a_tool_that_dies, tools_together, garbage,
+    children_have_their_own
+)  # fmt: skip

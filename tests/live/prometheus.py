@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import functools
 import http.server
 import json
 import os
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.parse
 import urllib.request
 
@@ -41,16 +41,10 @@ def ask(port: int, path: str, **words):
     return json.load(urllib.request.urlopen(url, timeout=10))["data"]
 
 
-def wait_for(what: str, test):
-    for _ in range(200):
-        try:
-            found = test()
-        except OSError:
-            found = None
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"waited for {what} in vain")
+def answer(port: int, query: str):
+    found = ask(port, "/api/v1/query", query=query)["result"]
+    assert found, f"no answer to {query}"
+    return found
 
 
 def queries() -> list[str]:
@@ -58,11 +52,6 @@ def queries() -> list[str]:
     panels = json.loads(pathlib.Path(DASHBOARD).read_text(encoding="utf-8"))["panels"]
     found = [target["expr"] for panel in panels for target in panel["targets"]]
     return [re.sub(r"\$(command|pid)", ".*", text).replace("$__rate_interval", "10s") for text in found]
-
-
-def check(condition, text):
-    if not condition:
-        raise AssertionError(text)
 
 
 def main(folder: pathlib.Path, started: list) -> None:
@@ -80,23 +69,21 @@ def main(folder: pathlib.Path, started: list) -> None:
     started.append(subprocess.Popen(
         ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
          f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log))  # fmt: skip
-    wait_for("redis", lambda: (folder / "s").exists())
+    cases.until((folder / "s").exists)
     fill = ["redis-cli", "-s", str(folder / "s"), "SETRANGE", "key", "20000000", "end"]
     subprocess.run(fill, capture_output=True, check=True)
 
     def live():
-        result = ask(port, "/api/v1/query", query='hakmem_live_bytes{command="redis-server"}')["result"]
-        return result and int(result[0]["value"][1]) > 10 << 20
+        return int(answer(port, 'hakmem_live_bytes{command="redis-server"}')[0]["value"][1]) > 10 << 20
 
-    wait_for("the live bytes of redis in Prometheus", live)
+    cases.until(live, OSError, AssertionError)
     targets = ask(port, "/api/v1/targets")["activeTargets"]
-    check(targets[0]["health"] == "up" and targets[0]["lastError"] == "", f"the scrape: {targets}")
+    assert targets[0]["health"] == "up" and targets[0]["lastError"] == "", f"the scrape: {targets}"
     wanted = queries()
-    check(len(wanted) >= 10, f"the dashboard has {len(wanted)} queries")
+    assert len(wanted) >= 10, f"the dashboard has {len(wanted)} queries"
     for query in wanted:
-        wait_for(query, lambda query=query: ask(port, "/api/v1/query", query=query)["result"])
-    # The control: a metric that hakmem has not.
-    check(not ask(port, "/api/v1/query", query="hakmem_nonsense_bytes")["result"], "the control is answered")
+        cases.until(functools.partial(answer, port, query), OSError, AssertionError)
+    cases.refuses(AssertionError, answer, port, "hakmem_nonsense_bytes")  # a metric that hakmem has not
     print(f"{len(wanted)} queries answered")
 
 
@@ -105,10 +92,9 @@ running = []
 with tempfile.TemporaryDirectory() as name:
     try:
         main(pathlib.Path(name), running)
-    except AssertionError as failure:
-        print(f"FAILED: {failure}")
+    except AssertionError:
         print((pathlib.Path(name) / "log").read_text(errors="replace")[-2000:])
-        sys.exit(1)
+        raise
     finally:
         for process in running:
             process.kill()

@@ -103,16 +103,9 @@ def judge_idle(found):
     assert found["totals"]["live_bytes"] >= LARGE_COUNT * LARGE + SMALL * SMALL_COUNT
 
 
-def soon(judge_it):
-    """Judges a process whose slow paths write the snapshots. A rest follows each, and is long where it took long."""
-    give_up = time.monotonic() + cases.PATIENCE_S
-    while True:
-        try:
-            return judge_it()
-        except AssertionError:
-            if time.monotonic() > give_up:
-                raise
-        time.sleep(0.05)
+def judge_idle_soon(process):
+    """Its slow paths write the snapshots. A rest follows each, and is long where it took long."""
+    cases.until(lambda: judge_idle(shown(process.pid)) is None, AssertionError)
 
 
 # --- cases ---
@@ -126,9 +119,7 @@ def what_is_held_is_shown(_):
         own = [row for row in found["heaps"] if row["thread_id"] == process.pid]
         assert len(own) == 1, found["heaps"]
         again = shown(process.pid)
-        assert again["snapshot"] > found["snapshot"] and again["age_ms"] < 5000, (
-            "an idle process is not looked at afresh"
-        )
+        assert again["snapshot"] > found["snapshot"] and again["age_ms"] < 5000, "not looked at afresh"
         text = tool(process.pid)
         assert "live" in text and "64 B" in text and Path(ARGUMENTS.worker).name[:20] in text, text
         assert max(map(len, text.splitlines())) <= 120, text
@@ -303,19 +294,16 @@ def children_have_pages_of_their_own(_):
         child, parent = int(process.said[1]), shown(process.pid)
         judge_idle(parent)
 
-        def judge_child():
-            found = shown(child)
-            assert found["pid"] == child
-            assert found["totals"]["live_bytes"] >= parent["totals"]["live_bytes"] + 99 * LARGE, found["totals"]
-
-        soon(judge_child)
+        own_bytes = parent["totals"]["live_bytes"] + 99 * LARGE
+        cases.until(lambda: shown(child)["totals"]["live_bytes"] >= own_bytes, AssertionError)
+        assert shown(child)["pid"] == child
         assert os.stat(page_fd(process.pid)).st_ino != os.stat(page_fd(child)).st_ino
     with running("forkquiet") as process:
         judge_idle(shown(process.pid))
         tool(process.said[1], status=2, said="keeps no live page")
     # Where hakmem's thread was there before, such a child is noticed, and gets a page.
     with running("rawfork", env=live(HAKMEM_BACKGROUND="off")) as process:
-        soon(lambda: judge_idle(shown(process.pid)))
+        judge_idle_soon(process)
         tool(process.said[1], status=2, said="was forked from one with a live page")
 
 
@@ -326,7 +314,7 @@ def another_program_has_none(_):
 
 def a_closed_descriptor(_):
     with running("close", env=live(HAKMEM_BACKGROUND="off")) as process:
-        soon(lambda: judge_idle(shown(process.pid)))  # another page was made
+        judge_idle_soon(process)  # another page was made
 
 
 def raised_privileges(folder):
@@ -399,7 +387,7 @@ def a_small_process_that_sleeps_is_shown(_):
     environment = {"LD_PRELOAD": ARGUMENTS.library, "HAKMEM_LIVE": "1", "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sh", "-c", "read x"], env=environment, stdin=subprocess.PIPE) as process:
         time.sleep(1)
-        found = soon(lambda: json.loads(tool("--json", process.pid)))  # on a busy machine it begins late
+        found = cases.until(lambda: json.loads(tool("--json", process.pid)), AssertionError)  # on a busy machine it begins late
         process.stdin.close()
         process.wait(cases.PATIENCE_S)
     assert found["totals"]["heap_bytes"] > 0, found["totals"]
@@ -457,27 +445,9 @@ def what_is_not_in_order(_):
     assert 0 < refused, refused
 
 
-def main():
-    judged = [
-        what_is_held_is_shown,
-        figures_are_metrics,
-        an_idle_process_does_nothing,
-        readers_together,
-        nobody_else_writes,
-        a_stopped_process_is_shown,
-        who_cannot_be_shown,
-        output_that_cannot_be_written,
-        a_killed_process_leaves_nothing,
-        children_have_pages_of_their_own,
-        another_program_has_none,
-        a_closed_descriptor,
-        raised_privileges,
-        a_user_of_many_groups,
-        a_small_process_that_sleeps_is_shown,
-        what_is_not_in_order,
-    ]
-    cases.run(*judged)
-
-
-if __name__ == "__main__":
-    main()
+cases.run(
+    what_is_held_is_shown, figures_are_metrics, an_idle_process_does_nothing, readers_together, nobody_else_writes,
+    a_stopped_process_is_shown, who_cannot_be_shown, output_that_cannot_be_written, a_killed_process_leaves_nothing,
+    children_have_pages_of_their_own, another_program_has_none, a_closed_descriptor, raised_privileges,
+    a_user_of_many_groups, a_small_process_that_sleeps_is_shown, what_is_not_in_order
+)  # fmt: skip

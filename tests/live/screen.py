@@ -8,14 +8,11 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cases
-
-WAIT_S = cases.PATIENCE_S
 
 
 def environment(**more):
@@ -28,9 +25,8 @@ class Terminal:
 
     def __init__(self, command, columns=80, lines=24, **more):
         self.name = f"hakmem-{os.getpid()}"
-        self.tmux(
-            "new-session", "-d", "-x", columns, "-y", lines, *self.wrapped(command), environment=environment(**more)
-        )
+        new = ("new-session", "-d", "-x", columns, "-y", lines, *self.wrapped(command))
+        self.tmux(*new, environment=environment(**more))
 
     @staticmethod
     def wrapped(command):
@@ -54,13 +50,12 @@ class Terminal:
 
     def until(self, condition):
         """The screen, once the condition holds of it."""
-        end = time.monotonic() + WAIT_S
-        while time.monotonic() < end:
+        def seen():
             lines = self.screen()
-            if condition(lines):
-                return lines
-            time.sleep(0.02)
-        sys.exit("this was not to be seen:\n" + "\n".join(lines))
+            assert condition(lines), "this was not to be seen:\n" + "\n".join(lines)
+            return lines
+
+        return cases.until(seen, AssertionError)
 
     def shows(self, *texts):
         return self.until(lambda lines: all(any(text in line for line in lines) for text in texts))

@@ -38,15 +38,8 @@ def environment(path, mode="evolving", **more):
 
 def run(path, *steps, mode="evolving", status=0, said=(), **options):
     """Runs the learner; `said` are words of the lines that it must say, one each. Gives its stdout."""
-    result = subprocess.run(
-        [LEARNER, *steps],
-        check=False,
-        env=environment(path, mode),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        **options,
-    )
+    words = {"env": environment(path, mode), "capture_output": True, "text": True, "timeout": cases.PATIENCE_S}
+    result = subprocess.run([LEARNER, *steps], check=False, **words, **options)
     judge_lines(result.stderr, said)
     assert result.returncode == status, f"{steps}: status {result.returncode}"
     return result.stdout
@@ -96,14 +89,8 @@ def what_is_learned_is_there_again(folder):
     large = {key: ratings for key, ratings in learned.items() if key[1] >> policy.TAG_SHIFT != (1 << 24) - 1}
     assert large and large.items() <= second.ratings.items(), "what the first run learned is not in the second's file"
     assert len(second.ratings) > len(first.ratings), "the second run learned nothing"
-    report = subprocess.run(
-        [LEARNER],
-        check=True,
-        env=environment(path, "frozen", HAKMEM_STATS="json"),
-        capture_output=True,
-        text=True,
-        timeout=200,
-    ).stderr
+    env = environment(path, "frozen", HAKMEM_STATS="json")
+    report = subprocess.run([LEARNER], check=True, env=env, capture_output=True, text=True, timeout=200).stderr
     arms = sum(kind == policy.SITE for kind, _, _ in second.ratings)
     assert f'"policy_arms":{arms},' in report, f"not {arms} arms: {report}"
     judge_alone(path)
@@ -171,15 +158,10 @@ def what_is_not_ours_stays(folder):
     assert path.read_text() == "Dear diary,\n"
     judge_alone(path)
     path.unlink()
-    with subprocess.Popen(
-        [LEARNER, *LEARNS, "wait"], env=environment(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout.readline() == "ready\n"
+    with cases.running(LEARNER, *LEARNS, "wait", env=environment(path), stderr=subprocess.PIPE) as process:
         path.write_text("Dear diary, again\n")
-        _, stderr = process.communicate(timeout=200)
-        assert process.returncode == 0
-        judge_lines(stderr, [FOREIGN])
+        process.stdin.close()
+        judge_lines(process.stderr.read(), [FOREIGN])
     assert path.read_text() == "Dear diary, again\n"
     judge_alone(path)
     (folder / "g").mkdir()
@@ -320,25 +302,9 @@ def killed_at_any_time(folder):
         policy.read(path.read_bytes())
 
 
-def main():
-    judged = [
-        controls,
-        what_is_learned_is_there_again,
-        sites_are_the_same_at_other_addresses,
-        frozen_reads_only,
-        what_is_wrong_is_said_and_mended,
-        what_is_not_ours_stays,
-        what_cannot_be_written_changes_nothing,
-        lines_do_not_go_into_other_files,
-        a_relative_path_is_of_the_start,
-        children_of_forks,
-        many_at_once,
-        who_writes_has_the_folders_lock,
-        who_ends_last_keeps_what_others_learned,
-        killed_at_any_time,
-    ]
-    cases.run(*judged)
-
-
-if __name__ == "__main__":
-    main()
+cases.run(
+    controls, what_is_learned_is_there_again, sites_are_the_same_at_other_addresses, frozen_reads_only,
+    what_is_wrong_is_said_and_mended, what_is_not_ours_stays, what_cannot_be_written_changes_nothing,
+    lines_do_not_go_into_other_files, a_relative_path_is_of_the_start, children_of_forks, many_at_once,
+    who_writes_has_the_folders_lock, who_ends_last_keeps_what_others_learned, killed_at_any_time
+)  # fmt: skip

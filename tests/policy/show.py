@@ -168,16 +168,7 @@ def sites_of_a_trace_are_those_of_the_program(folder):
     assert found[0] and found[0] == found[1], found
 
 
-def main():
-    judged = [
-        what_is_shown_is_what_is_saved,
-        a_fixed_strategy_leads_everywhere,
-        who_cannot_be_shown,
-        what_is_not_in_order,
-        sites_of_a_trace_are_those_of_the_program,
-    ]
-    cases.run(*judged)
-
-
-if __name__ == "__main__":
-    main()
+cases.run(
+    what_is_shown_is_what_is_saved, a_fixed_strategy_leads_everywhere, who_cannot_be_shown, what_is_not_in_order,
+    sites_of_a_trace_are_those_of_the_program
+)  # fmt: skip

@@ -78,19 +78,10 @@ def costs_by_hand(folder):
     found = simulated(folder, text(HAND))
     judge_costs(found["fixed"], HAND_COSTS)
     rest = {name: value for name, value in found.items() if name != "fixed"}
-    judge_costs(
-        rest,
-        {
-            "events": 5,
-            "seconds": 2.15,
-            "evolving": HAND_COSTS["1s"],  # begins like the delay, and one match is played
-            "best_of_arm": HAND_COSTS["100ms"],
-            "best_fixed": "100ms",
-            "arms": 1,
-            "matches": 1,
-            "switches": rest["switches"],
-        },
-    )
+    judge_costs(rest, {
+        "events": 5, "seconds": 2.15, "evolving": HAND_COSTS["1s"],  # begins like the delay, and one match is played
+        "best_of_arm": HAND_COSTS["100ms"], "best_fixed": "100ms", "arms": 1, "matches": 1, "switches": rest["switches"],
+    })  # fmt: skip
     # Twice the delay: half the rent. A fault of 1000 ns: as much rent, too, since they weigh the same at the delay.
     judge_costs(simulated(folder, text(HAND), "--delay", "2000")["fixed"]["warm"], 2050 * 64)
     found = simulated(folder, text(HAND), "--fault", "1000")["fixed"]
@@ -115,10 +106,9 @@ def the_same_stream_gives_the_same_bytes(folder):
     assert first == second and (folder / "a").read_bytes() == (folder / "b").read_bytes()
     plain = run(folder, stream, "--json").stdout
     assert first.splitlines()[0] == plain.strip(), "--each changes the figures"
-    piped = subprocess.run(
-        [PROGRAM, "--json", "-"], check=True, input=stream, capture_output=True, text=True, timeout=200
-    )
-    assert piped.stdout == plain
+    command = [PROGRAM, "--json", "-"]
+    piped = subprocess.run(command, check=True, input=stream, capture_output=True, text=True, timeout=200).stdout
+    assert piped == plain
     assert run(folder, stream).stdout == run(folder, stream).stdout
     other = run(folder, text(random_stream(seed=2)), "--json", "--save", folder / "c").stdout
     assert other != plain and (folder / "c").read_bytes() != (folder / "a").read_bytes()
@@ -131,9 +121,8 @@ def the_sums_on_the_way(folder):
     head, *rows = map(json.loads, run(folder, text(stream), "--json", "--each", "50").stdout.splitlines())
     assert head["events"] == large and [row["event"] for row in rows] == list(range(50, large + 1, 50))
     for before, row in itertools.pairwise(rows):
-        assert (
-            all(before["fixed"][name] <= row["fixed"][name] for name in FIXED) and before["evolving"] <= row["evolving"]
-        )
+        assert all(before["fixed"][name] <= row["fixed"][name] for name in FIXED), (before, row)
+        assert before["evolving"] <= row["evolving"], (before, row)
     # What the first so many events cost is what they cost alone.
     seen, cut = 0, []
     for event in stream:
@@ -226,20 +215,8 @@ def wrong_input_is_one_sentence(folder):
     assert not (folder / "saved").exists()
 
 
-def main():
-    judged = [
-        controls,
-        costs_by_hand,
-        sizes_are_those_of_large_objects,
-        the_same_stream_gives_the_same_bytes,
-        the_sums_on_the_way,
-        what_was_learned_is_loaded,
-        output_that_cannot_be_written,
-        a_trace_is_as_its_text,
-        wrong_input_is_one_sentence,
-    ]
-    cases.run(*judged)
-
-
-if __name__ == "__main__":
-    main()
+cases.run(
+    controls, costs_by_hand, sizes_are_those_of_large_objects, the_same_stream_gives_the_same_bytes,
+    the_sums_on_the_way, what_was_learned_is_loaded, output_that_cannot_be_written, a_trace_is_as_its_text,
+    wrong_input_is_one_sentence
+)  # fmt: skip

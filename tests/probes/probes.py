@@ -6,7 +6,6 @@ the judges refuse what is wrong.
 """
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import cases
 
 ROOT, LIBRARY, EVENTS, COMMANDS = (Path(argument) for argument in sys.argv[1:5])
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
@@ -59,7 +61,7 @@ def judge(documents, sources, library):
             yield f"{name}: arguments in docs/probes.md, in the sources, in the library: {counts}"
 
 
-def tables_agree():
+def tables_agree(_):
     text, notes = (ROOT / "docs/probes.md").read_text(), run("readelf", "-n", LIBRARY)
     sources = arguments_of_sources(ROOT)
     assert len(sources) >= 11, sources
@@ -88,7 +90,7 @@ def probes_inside(places, functions, names):
     return [name for name, begin, end in functions if name in names and any(begin <= place < end for place in places)]
 
 
-def no_probe_in_the_fast_path():
+def no_probe_in_the_fast_path(_):
     places = [int(place, 16) for _, place, _ in NOTE.findall(run("readelf", "-n", LIBRARY))]
     functions = list(functions_of(LIBRARY))
     assert {"malloc", "free"} <= {name for name, _, _ in functions}
@@ -119,42 +121,37 @@ def code_of(source, text, probes, folder):
     return {name: body for name, body in zip(parts[1::2], parts[2::2]) if name in FAST + FAST_ALIASES}
 
 
-def the_fast_path_is_the_same_code():
+def the_fast_path_is_the_same_code(folder):
     seen = set()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for source in FAST_SOURCES:
-            text = (ROOT / source).read_text()
-            with_probes, without = (code_of(source, text, probes, folder) for probes in (["-DHAK_PROBES=1"], []))
-            assert with_probes == without, f"{source}: the fast path differs"
-            seen |= with_probes.keys()
-        assert {"hak_malloc", "hak_free"} <= seen and len(seen) >= 4, seen
-        # A probe in the fast path is seen.
-        text = (ROOT / FAST_SOURCES[0]).read_text()
-        wrong = '#include "base/probe.h"\n' + text.replace(
-            "void hak_free(void *block) {", "void hak_free(void *block) { HAK_PROBE(free, block);"
-        )
-        assert wrong.count("HAK_PROBE(free") == 1
-        control = code_of(FAST_SOURCES[0], wrong, ["-DHAK_PROBES=1"], folder)
-        assert control["hak_free"] != code_of(FAST_SOURCES[0], wrong, [], folder)["hak_free"]
+    for source in FAST_SOURCES:
+        text = (ROOT / source).read_text()
+        with_probes, without = (code_of(source, text, probes, folder) for probes in (["-DHAK_PROBES=1"], []))
+        assert with_probes == without, f"{source}: the fast path differs"
+        seen |= with_probes.keys()
+    assert {"hak_malloc", "hak_free"} <= seen and len(seen) >= 4, seen
+    # A probe in the fast path is seen.
+    text, head = (ROOT / FAST_SOURCES[0]).read_text(), "void hak_free(void *block) {"
+    wrong = '#include "base/probe.h"\n' + text.replace(head, f"{head} HAK_PROBE(free, block);")
+    assert wrong.count("HAK_PROBE(free") == 1
+    control = code_of(FAST_SOURCES[0], wrong, ["-DHAK_PROBES=1"], folder)
+    assert control["hak_free"] != code_of(FAST_SOURCES[0], wrong, [], folder)["hak_free"]
 
 
-def sources_build_without_probes():
+def sources_build_without_probes(folder):
     """A system without sys/sdt.h builds every source that has a probe: nothing is left over that only a probe uses."""
     built = {entry["file"] for entry in json.loads(COMMANDS.read_text())}
     texts = {path: path.read_text() for path in paths_of_sources(ROOT) if str(path) in built}
     texts = {path: text for path, text in texts.items() if PROBE.search(text)}
     assert len(texts) >= 8, texts.keys()
-    with tempfile.TemporaryDirectory() as name:
-        for path, text in texts.items():
-            compiled(path.relative_to(ROOT).as_posix(), text, [], Path(name))
-        left_over = text + "\nstatic inline void left_over(int unused) {}\n"
-        try:
-            compiled(path.relative_to(ROOT).as_posix(), left_over, [], Path(name))
-        except subprocess.CalledProcessError as refused:
-            assert "unused" in refused.stderr, refused.stderr
-        else:
-            raise AssertionError("a parameter that is left over is not refused")
+    for path, text in texts.items():
+        compiled(path.relative_to(ROOT).as_posix(), text, [], folder)
+    left_over = text + "\nstatic inline void left_over(int unused) {}\n"
+    try:
+        compiled(path.relative_to(ROOT).as_posix(), left_over, [], folder)
+    except subprocess.CalledProcessError as refused:
+        assert "unused" in refused.stderr, refused.stderr
+    else:
+        raise AssertionError("a parameter that is left over is not refused")
 
 
 def script_of(names):
@@ -166,8 +163,7 @@ def script_of(names):
 
 
 def events_run(preload):
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "LD_PRELOAD"))}
-    env |= {"HAKMEM_LIMIT_MB": "64", "HAKMEM_PURGE_DELAY_MS": "100"}
+    env = cases.environment(HAKMEM_LIMIT_MB="64", HAKMEM_PURGE_DELAY_MS="100")
     env |= {"LD_PRELOAD": str(LIBRARY)} if preload else {}
     said = run(EVENTS, env=env, timeout=200)
     assert said == ("refused\n" if preload else "not refused\n"), said
@@ -176,9 +172,7 @@ def events_run(preload):
 def traced(names, preload):
     """What bpftrace counts while the program runs; a sentence where it may not attach."""
     with tempfile.TemporaryFile("w+") as error:
-        tracer = subprocess.Popen(
-            ["bpftrace", "-e", script_of(names)], stdout=subprocess.PIPE, stderr=error, text=True, env=os.environ
-        )
+        tracer = subprocess.Popen(["bpftrace", "-e", script_of(names)], stdout=subprocess.PIPE, stderr=error, text=True)
         try:
             lines = iter(tracer.stdout.readline, "")
             if not any(line == "tick\n" for line in lines):
@@ -200,31 +194,27 @@ def counts_of(out):
     return {name: count for name, count in counts.items() if count > 0}
 
 
-def bpftrace_sees_them():
+def bpftrace_sees_them(_):
     names = sorted(arguments_of_sources(ROOT).keys() - {"sample"})
     if shutil.which("bpftrace") is None:
-        return "readelf decided alone: there is no bpftrace"
+        print("readelf decided alone: there is no bpftrace")
+        return
     out, why = traced(names, preload=True)
     if out is None:
-        return f"readelf decided alone: bpftrace may not attach: {why}"
+        print(f"readelf decided alone: bpftrace may not attach: {why}")
+        return
     counts = counts_of(out)
     assert set(names) <= counts.keys(), f"never seen: {sorted(set(names) - counts.keys())}"
     assert counts["exact"] == ROUNDS and "none" not in counts, counts
     # The same program on libc's malloc has no event.
     out, _ = traced(["refill"], preload=False)
     assert counts_of(out) == {}, out
-    return f"bpftrace saw {counts}"
+    print(f"bpftrace saw {counts}")
 
 
-def main():
-    if "stapsdt" not in run("readelf", "-n", LIBRARY):
-        print("skipped: built without sys/sdt.h")
-        sys.exit(77)
-    cases = (tables_agree, no_probe_in_the_fast_path, the_fast_path_is_the_same_code, sources_build_without_probes)
-    for case in (*cases, bpftrace_sees_them):
-        said = case()
-        print(f"{case.__name__}: {said or 'ok'}")
-
-
-if __name__ == "__main__":
-    main()
+if "stapsdt" not in run("readelf", "-n", LIBRARY):
+    cases.skip("built without sys/sdt.h")
+cases.run(
+    tables_agree, no_probe_in_the_fast_path, the_fast_path_is_the_same_code, sources_build_without_probes,
+    bpftrace_sees_them
+)  # fmt: skip

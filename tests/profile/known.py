@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -30,7 +29,8 @@ def made(kind, path, program=MADE, *more):
 refuses = functools.partial(cases.refuses, (AssertionError, OSError, EOFError, zlib.error))
 
 
-def controls(path):
+def controls(folder):
+    path = folder / "control"
     made("known", path)
     data = path.read_bytes()
     for at in (*range(10), *range(10, len(data), 13), len(data) - 1):
@@ -39,8 +39,8 @@ def controls(path):
             refuses(message.read_bytes, data[:at] + bytes([data[at] ^ 2]) + data[at + 1 :])
 
 
-def known(path):
-    profile = made("known", path)
+def known(folder):
+    profile = made("known", folder / "known")
     assert [profile.type_of(kind)[1] for kind in profile.types] == ["count", "bytes"] * 3
     single = profile.single
     assert profile.type_of(single["period_type"]) == ("space", "bytes")
@@ -109,14 +109,4 @@ def real(folder):
         judge_real(made("real", folder / "real", copy, "--deleted"), wanted, build_id(MADE))
 
 
-def main():
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        controls(folder / "control")
-        known(folder / "known")
-        real(folder)
-    print("every field is as told")
-
-
-if __name__ == "__main__":
-    main()
+cases.run(controls, known, real)

@@ -13,8 +13,6 @@ from pathlib import Path
 import go_pprof
 
 MADE, CACHE = sys.argv[1], Path(sys.argv[2])
-
-
 try:
     PPROF = go_pprof.find(CACHE)
 except go_pprof.NoGo as error:
@@ -67,18 +65,10 @@ def known(path):
     assert found["[other stacks]"] == (11, 11) and found["[no stack]"] == (1 << 40, 1 << 40), found
 
 
-def main():
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for kind, judge in (("real", real), ("known", known)):
-            path = folder / kind
-            subprocess.run([MADE, kind, path], check=True, timeout=200)
-            cut = folder / "cut"
-            cut.write_bytes(path.read_bytes()[:-1])
-            pprof("-raw", str(cut), fails=True)
-            judge(path)
-    print(f"{' '.join(PPROF)} shows the functions and their figures")
-
-
-if __name__ == "__main__":
-    main()
+with tempfile.TemporaryDirectory() as name:
+    for kind, judge in (("real", real), ("known", known)):
+        path, cut = Path(name) / kind, Path(name) / "cut"
+        subprocess.run([MADE, kind, path], check=True, timeout=200)
+        cut.write_bytes(path.read_bytes()[:-1])
+        pprof("-raw", str(cut), fails=True)
+        judge(path)

@@ -151,15 +151,12 @@ def test_the_families_have_type_unit_and_help(report_file):
         assert family.unit == ("bytes" if row["x-unit"] == "bytes" else "")
 
 
-@pytest.mark.parametrize(
-    "old, altered",
-    [
-        ("# EOF\n", ""),
-        ("hakmem_refills_total{", "hakmem_refills{"),
-        ('"} 1\n', "} 1\n"),
-        ("# UNIT hakmem_live_bytes bytes", "# UNIT hakmem_live_bytes blocks"),
-    ],
-)
+@pytest.mark.parametrize("old, altered", [
+    ("# EOF\n", ""),
+    ("hakmem_refills_total{", "hakmem_refills{"),
+    ('"} 1\n', "} 1\n"),
+    ("# UNIT hakmem_live_bytes bytes", "# UNIT hakmem_live_bytes blocks"),
+])  # fmt: skip
 def test_the_parser_refuses_what_is_wrong(report_file, old, altered):
     text = tool("--openmetrics", report_file, check=True).stdout
     assert old in text
@@ -192,20 +189,17 @@ def test_text(numbers, report_file):
         assert f"refills {numbers['refills']}, flushes {numbers['flushes']}" in text
 
 
-@pytest.mark.parametrize(
-    "damage, sentence",
-    [
-        (lambda text: "nothing\n", "there is no report in it"),
-        (lambda text: text[:-300], "the report is damaged"),
-        (lambda text: text.replace(":", ": ", 3), "the report is damaged"),
-        (lambda text: text.replace('"pid":', '"pid":-'), "the report is damaged"),
-        (lambda text: text.replace('"pid":', '"pid":99999999999999999999999'), "the report is damaged"),
-        (lambda text: text.replace('"schema":2', '"schema":1'), "another schema"),
-        (lambda text: text.replace('"calls_map"', '"calls_mop"'), "the report has no 'calls_map'"),
-        (lambda text: text.replace('"slab_count"', '"slab_cont"', 1), "the report has no 'slab_count'"),
-        (lambda text: text.replace('"classes":[', '"classes":[' + "{}," * 200), "the report is damaged"),
-    ],
-)
+@pytest.mark.parametrize("damage, sentence", [
+    (lambda text: "nothing\n", "there is no report in it"),
+    (lambda text: text[:-300], "the report is damaged"),
+    (lambda text: text.replace(":", ": ", 3), "the report is damaged"),
+    (lambda text: text.replace('"pid":', '"pid":-'), "the report is damaged"),
+    (lambda text: text.replace('"pid":', '"pid":99999999999999999999999'), "the report is damaged"),
+    (lambda text: text.replace('"schema":2', '"schema":1'), "another schema"),
+    (lambda text: text.replace('"calls_map"', '"calls_mop"'), "the report has no 'calls_map'"),
+    (lambda text: text.replace('"slab_count"', '"slab_cont"', 1), "the report has no 'slab_count'"),
+    (lambda text: text.replace('"classes":[', '"classes":[' + "{}," * 200), "the report is damaged"),
+])  # fmt: skip
 def test_the_tool_refuses_what_is_wrong(report, tmp_path, damage, sentence):
     path = tmp_path / "damaged.json"
     path.write_text(damage(report))

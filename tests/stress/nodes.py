@@ -5,15 +5,16 @@
 The kernel's folder of nodes is covered by a made-up one, in a mount namespace. Each program must end well, and strace must see one of them read the second node's list. With --blank no node has processors: nothing is read then.
 """
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import cases
 
 FOLDER = "/sys/devices/system/node"
 COVER = f'mount --bind "$1" {FOLDER} && shift && exec "$@"'
-SKIPPED = 77
 
 
 def covered(tree, *command):
@@ -28,29 +29,22 @@ def make_tree(tree, is_blank):
         (tree / f"node{node}" / "cpulist").write_text(f"{cpus}\n")
 
 
-def main(words):
-    is_blank = words[:1] == ["--blank"]
-    programs = words[is_blank:]
-    with tempfile.TemporaryDirectory(prefix="hakmem-nodes-") as folder:
-        tree, log = pathlib.Path(folder, "tree"), pathlib.Path(folder, "log")
-        tree.mkdir()
-        make_tree(tree, is_blank)
-        if subprocess.run(covered(tree, "true"), capture_output=True).returncode != 0:
-            print("skipped: no mount namespace may be made, or the kernel has no folder of nodes")
-            return SKIPPED
-        for program in programs:
-            ended = subprocess.run(covered(tree, program), timeout=500)
-            if ended.returncode != 0:
-                print(f"FAILED: {program} on two nodes: {ended.returncode}")
-                return 1
-        if shutil.which("strace") is None:
-            return 0
-        subprocess.run(["strace", "-f", "-e", "trace=openat", "-o", log, *covered(tree, programs[0])], timeout=500)
-        is_read = f"{FOLDER}/node1/cpulist" in log.read_text()
-        print("the second node's list was read" if is_read else "FAILED: the second node's list was not read")
-        return 0 if is_read else 1
+def programs_end_well(folder):
+    tree, log = folder / "tree", folder / "log"
+    tree.mkdir()
+    make_tree(tree, sys.argv[1] == "--blank")
+    if subprocess.run(covered(tree, "true"), capture_output=True).returncode != 0:
+        cases.skip("no mount namespace may be made, or the kernel has no folder of nodes")
+    for program in PROGRAMS:
+        subprocess.run(covered(tree, program), timeout=500, check=True)
+    if shutil.which("strace"):
+        subprocess.run(["strace", "-f", "-e", "trace=openat", "-o", log, *covered(tree, PROGRAMS[0])], timeout=500)
+        assert f"{FOLDER}/node1/cpulist" in log.read_text(), "the second node's list was not read"
 
 
-if __name__ == "__main__":
-    UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
-    sys.exit(SKIPPED if (os.cpu_count() or 1) < 2 or shutil.which("unshare") is None else main(sys.argv[1:]))
+PROGRAMS = [word for word in sys.argv[1:] if word != "--blank"]
+UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+cases.need("unshare")
+if (os.cpu_count() or 1) < 2:
+    cases.skip("there is one processor")
+cases.run(programs_end_well)

@@ -5,22 +5,18 @@
 The judge is shown to fail: a program that writes without hakmem's care is ended by the same signals.
 """
 import os
-import pathlib
 import re
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import cases
 
 LIBRARY, REPORTER, OPTIONS = sys.argv[1:4]
-failures = []
-
-
-def check(is_true, what):
-    if not is_true:
-        failures.append(what)
-        print("FAILED:", what)
 
 
 def environment(**options):
@@ -55,10 +51,10 @@ def look_at_limits(folder):
     for options in REPORTS:
         with open(folder / "errors", "wb") as errors:
             ended = run(REPORTER, "exit", env=environment(**options), stderr=errors, preexec_fn=no_files, cwd=folder)
-        check(ended.returncode == 0, f"{options} under RLIMIT_FSIZE=0: {ended.returncode}")
+        assert ended.returncode == 0, f"{options} under RLIMIT_FSIZE=0: {ended.returncode}"
     with open(folder / "errors", "wb") as errors:
         ended = run("sh", "-c", "trap - XFSZ; exec dd if=/dev/zero bs=1 count=1 >&2", stderr=errors, preexec_fn=no_files)
-    check(ended.returncode != 0, "the control wrote beyond RLIMIT_FSIZE=0")
+    assert ended.returncode != 0, "the control wrote beyond RLIMIT_FSIZE=0"
 
 
 def look_at_long_names(folder):
@@ -67,7 +63,7 @@ def look_at_long_names(folder):
         options = {"HAKMEM_HEAP_PROFILE": "on", "HAKMEM_HEAP_PROFILE_FILE": pattern}
         ended = run(REPORTER, "exit", env=environment(**options), stderr=subprocess.PIPE, cwd=folder)
         told = b"no heap profile at" in ended.stderr and b"the name is too long" in ended.stderr
-        check(ended.returncode == 0 and told == is_told, f"a path of {len(pattern)} bytes: {ended.stderr[-100:]}")
+        assert ended.returncode == 0 and told == is_told, f"a path of {len(pattern)} bytes: {ended.stderr[-100:]}"
 
 
 def look_at_closed_pipes(folder):
@@ -76,17 +72,17 @@ def look_at_closed_pipes(folder):
         os.close(reader)
         ended = run(REPORTER, "exit", env=environment(**options), stderr=writer, cwd=folder)
         os.close(writer)
-        check(ended.returncode == 0, f"{options} into a closed pipe: {ended.returncode}")
+        assert ended.returncode == 0, f"{options} into a closed pipe: {ended.returncode}"
     reader, writer = os.pipe()
     os.close(reader)
     ended = run("dd", "if=/dev/zero", "of=/proc/self/fd/2", "count=1", stderr=writer, restore_signals=True)
     os.close(writer)
-    check(ended.returncode == -signal.SIGPIPE, f"the control lived on: {ended.returncode}")
+    assert ended.returncode == -signal.SIGPIPE, f"the control lived on: {ended.returncode}"
 
 
-def look_at_full_pipes():
+def look_at_full_pipes(_):
     ended = run(REPORTER, "full", env=environment(), stderr=subprocess.DEVNULL)
-    check(ended.returncode == 0, f"malloc_stats into a full pipe, and a fork: {ended.returncode}")
+    assert ended.returncode == 0, f"malloc_stats into a full pipe, and a fork: {ended.returncode}"
 
 
 def look_at_data(folder):
@@ -94,17 +90,17 @@ def look_at_data(folder):
     for mode in ("data", "closed-on-exec"):
         path = folder / mode
         ended = run(REPORTER, mode, path, env=environment(), stderr=subprocess.DEVNULL)
-        check(ended.returncode == -signal.SIGABRT, f"{mode}: {ended.returncode}")
-        check(path.read_bytes() == b"a row\n", f"{mode}: the file holds {path.read_bytes()}")
+        assert ended.returncode == -signal.SIGABRT, f"{mode}: {ended.returncode}"
+        assert path.read_bytes() == b"a row\n", f"{mode}: the file holds {path.read_bytes()}"
     for name, flags in (("log", os.O_WRONLY), ("log that grows", os.O_WRONLY | os.O_APPEND)):
         log = os.open(folder / name, flags | os.O_CREAT, 0o600)
         run(REPORTER, "log", env=environment(), stderr=log)
         os.close(log)
-        check(b"double free" in (folder / name).read_bytes(), f"{name}: nothing was said")
+        assert b"double free" in (folder / name).read_bytes(), f"{name}: nothing was said"
     for stream in (subprocess.PIPE, tempfile.TemporaryFile()):
         ended = run(REPORTER, "log", env=environment(), stderr=stream)
         said = ended.stderr if stream == subprocess.PIPE else (stream.seek(0), stream.read())[1]
-        check(b"double free" in said, f"into {stream}: {said}")
+        assert b"double free" in said, f"into {stream}: {said}"
 
 
 def option_names():
@@ -112,28 +108,20 @@ def option_names():
     return sorted(set(re.findall(r"\bHAKMEM_[A-Z_]+", listed)))
 
 
-def look_at_values():
+def look_at_values(_):
     """A bad value is answered in one line: the variable, the value, what is allowed."""
     names = option_names()
-    check(len(names) > 20, f"only {len(names)} options were found")
+    assert len(names) > 20, f"only {len(names)} options were found"
     for name in names:
         value = "\x1b[2Jbad" if not name.endswith("_FILE") else "x" * 5000
         ended = run(REPORTER, "exit", env=environment(**{name: value}), stderr=subprocess.PIPE, text=True)
         shown = "?[2Jbad" if not name.endswith("_FILE") else "x" * 90
         lines = ended.stderr.splitlines()
-        check(len(lines) == 1, f"{name}: {lines}")
-        check(ended.stderr.startswith(f"hakmem: {name}={shown}"), f"{name}: {ended.stderr}")
-        check(": bad value, allowed is " in ended.stderr and "\x1b" not in ended.stderr, f"{name}: {ended.stderr}")
+        assert len(lines) == 1, f"{name}: {lines}"
+        assert ended.stderr.startswith(f"hakmem: {name}={shown}"), f"{name}: {ended.stderr}"
+        assert ": bad value, allowed is " in ended.stderr and "\x1b" not in ended.stderr, f"{name}: {ended.stderr}"
         allowed = ended.stderr.split("allowed is ")[-1].split(";")[0]
-        check(len(allowed) > 3, f"{name}: nothing is allowed")
+        assert len(allowed) > 3, f"{name}: nothing is allowed"
 
 
-with tempfile.TemporaryDirectory() as name:
-    look_at_limits(pathlib.Path(name))
-    look_at_long_names(pathlib.Path(name))
-    look_at_closed_pipes(pathlib.Path(name))
-    look_at_full_pipes()
-    look_at_data(pathlib.Path(name))
-    look_at_values()
-print("reports:", "ok" if not failures else f"{len(failures)} failed")
-sys.exit(bool(failures))
+cases.run(look_at_limits, look_at_long_names, look_at_closed_pipes, look_at_full_pipes, look_at_data, look_at_values)

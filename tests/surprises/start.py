@@ -20,13 +20,6 @@ LIBRARY, PROGRAM, GROWING, DEPLOYMENT = sys.argv[1:5]
 MEMORY = {"mmap", "munmap", "mprotect", "madvise", "mremap", "brk"}
 ASKED_ONCE = {"prlimit64": 2}  # RLIMIT_AS and RLIMIT_DATA, with the first reservation; libc asks for another limit
 CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?([a-z_0-9]+)\(")
-failures = []
-
-
-def check(is_true, what):
-    if not is_true:
-        failures.append(what)
-        print("FAILED:", what)
 
 
 def lines_of(library, *words, **options):
@@ -37,7 +30,7 @@ def lines_of(library, *words, **options):
         if library:
             command[1:1] = ["-E", f"LD_PRELOAD={library}"]
         ended = subprocess.run(command, env=environment, capture_output=True, timeout=200)
-        check(ended.returncode == 0, f"{words}: {ended.returncode} {ended.stderr}")
+        assert ended.returncode == 0, f"{words}: {ended.returncode} {ended.stderr}"
         return log.read().splitlines()
 
 
@@ -56,12 +49,12 @@ def of_the_program(lines):
     return lines[next(i for i, line in enumerate(lines) if i > library and "munmap(" in line) :]
 
 
-def look_at_small():
+def look_at_small(_):
     plain, ours = (calls(of_the_program(lines_of(library, PROGRAM, "exit"))) for library in ("", LIBRARY))
     found = more(ours, plain)
-    check(found == ASKED_ONCE or not found, f"a small program makes {found}")
+    assert found == ASKED_ONCE or not found, f"a small program makes {found}"
     loud = more(calls(of_the_program(lines_of(LIBRARY, PROGRAM, "exit", HAKMEM_STATS="text"))), plain)
-    check(len(loud) > 3, f"the judge sees no reports: {loud}")
+    assert len(loud) > 3, f"the judge sees no reports: {loud}"
 
 
 def mappings(**options):
@@ -80,36 +73,36 @@ def mappings(**options):
     return found
 
 
-def look_at_pages():
+def look_at_pages(_):
     """What few programs use lies in segments of its own (src/hakmem.ld.in), which a small program does not touch."""
     found = mappings()
     if [rights for rights, _, _ in found].count("r-xp") < 2:
         print("the linker made one segment of code, so pages are not looked at")
         return
     code = [resident for rights, resident, _ in found if rights == "r-xp"]
-    check(found[2][0] == "r--p" and found[2][1] == 0 and code[1] == 0, f"rare pages are touched: {found}")
-    check(sum(own for _, _, own in found[:-1]) <= 16, f"relocations and initialised variables take more pages: {found}")
-    check(0 < found[-1][2] <= 44, f"zeroed variables take more pages (src/hakmem.ld.in): {found}")
+    assert found[2][0] == "r--p" and found[2][1] == 0 and code[1] == 0, f"rare pages are touched: {found}"
+    assert sum(own for _, _, own in found[:-1]) <= 16, f"relocations and initialised variables take more pages: {found}"
+    assert 0 < found[-1][2] <= 44, f"zeroed variables take more pages (src/hakmem.ld.in): {found}"
     loud = mappings(HAKMEM_STATS="text")
-    check([resident for rights, resident, _ in loud if rights == "r-xp"][1] > 0, f"the judge sees no page: {loud}")
+    assert [resident for rights, resident, _ in loud if rights == "r-xp"][1] > 0, f"the judge sees no page: {loud}"
 
 
-def look_at_constructors():
+def look_at_constructors(_):
     """libgcc's constructor for __builtin_cpu_supports asks the processor a dozen times. A virtual machine's host answers."""
     if shutil.which("nm") is None:
         return
     names = subprocess.run(["nm", LIBRARY], capture_output=True, text=True, timeout=60, check=True).stdout
-    check("__cpu_indicator_init" not in names, "libgcc asks the processor at each start: see checked/checked_zero.c")
+    assert "__cpu_indicator_init" not in names, "libgcc asks the processor at each start: see checked/checked_zero.c"
 
 
-def look_at_end():
+def look_at_end(_):
     """Between the last write of the program and its end."""
     lines = lines_of(LIBRARY, PROGRAM, "exit")
     written = max(i for i, line in enumerate(lines) if " ok" in line)
-    check(len(lines) - written <= 3, f"at the end: {lines[written:]}")
+    assert len(lines) - written <= 3, f"at the end: {lines[written:]}"
 
 
-def look_at_big():
+def look_at_big(_):
     with open(DEPLOYMENT) as file:
         page = file.read()
     section = page[page.index("\n## seccomp\n") :]
@@ -117,17 +110,11 @@ def look_at_big():
     promised = set(re.findall(r"`([a-z_0-9]+)`", section))
     plain, ours = (calls(of_the_program(lines_of(library, GROWING, "grow"))) for library in ("", LIBRARY))
     found = set(more(ours, plain))
-    check(found <= promised, f"docs/deployment.md lacks {found - promised}")
-    check(found & {"openat", "read"}, f"the judge saw no files being read: {found}")
+    assert found <= promised, f"docs/deployment.md lacks {found - promised}"
+    assert found & {"openat", "read"}, f"the judge saw no files being read: {found}"
 
 
 cases.need("strace")
 if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
     cases.skip("strace may not trace here")
-look_at_small()
-look_at_pages()
-look_at_constructors()
-look_at_end()
-look_at_big()
-print("start:", "ok" if not failures else f"{len(failures)} failed")
-sys.exit(bool(failures))
+cases.run(look_at_small, look_at_pages, look_at_constructors, look_at_end, look_at_big)
