@@ -143,5 +143,4 @@ int main(int argc, char **argv) {
   large = CHECK_GOT(hak_heap_malloc(heap, (size_t)3 << 20));
   for (size_t i = 0; i < sizeof crimes / sizeof *crimes; i++)
     judge(&crimes[i]);
-  printf("misuse of heaps: ok (%zu crimes)\n", sizeof crimes / sizeof *crimes);
 }
