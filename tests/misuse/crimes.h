@@ -41,6 +41,12 @@ static char *victim(size_t size) {
   return crowd[count / 2];
 }
 
+static char *freed_victim(size_t size) {
+  char *block = victim(size);
+  t_free(block);
+  return block;
+}
+
 /* Frees the crowd; `spared` was freed already. */
 static void crowd_end(size_t size, const char *spared) {
   for (unsigned i = 0, count = crowd_count(size); i < count; i++)
@@ -117,15 +123,13 @@ static enum verdict read_over_mib(size_t size) { return read_at(size, (ptrdiff_t
 /* --- double frees --- */
 
 static enum verdict double_at_once(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   t_free(test_opaque(block));
   return crowd_goes_on(size, block);
 }
 
 static enum verdict double_interleaved(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   t_free(crowd[0]);
   t_free(test_opaque(block));
   crowd[0] = block;
@@ -141,8 +145,7 @@ static enum verdict double_delayed(size_t size) {
 }
 
 static enum verdict double_after_trim(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   t_trim(0);
   t_free(test_opaque(block));
   t_trim(0);
@@ -151,8 +154,7 @@ static enum verdict double_after_trim(size_t size) {
 
 /* Harmless if the memory did not become another block meanwhile, and the second free changed nothing. */
 static enum verdict double_after_reuse(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   char *other = block_filled(size);
   t_free(test_opaque(block));
   block_filled(size);
@@ -161,8 +163,7 @@ static enum verdict double_after_reuse(size_t size) {
 }
 
 static enum verdict double_other_thread(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   test_thread_run(free_in_thread, test_opaque(block));
   return crowd_goes_on(size, block);
 }
@@ -175,16 +176,14 @@ static enum verdict double_by_strangers(size_t size) {
 }
 
 static enum verdict double_by_realloc(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   char *moved = test_opaque(t_realloc(test_opaque(block), size + size / 2));
   t_free(moved);
   return crowd_goes_on(size, block);
 }
 
 static enum verdict realloc_in_place_of_freed(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   char *same = test_opaque(t_realloc(test_opaque(block), size - 1));
   same[0] = FILL;
   return crowd_goes_on(size, block);
@@ -270,8 +269,7 @@ static enum verdict realloc_static(size_t size) {
 static enum verdict realloc_inside(size_t size) { return realloc_it(size, victim(size) + 32); }
 
 static enum verdict usable_size_of_freed(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   size_t usable = t_usable_size(test_opaque(block));
   crowd_goes_on(size, block);
   return usable == 0 ? HARMLESS : UNNOTICED;
@@ -280,8 +278,7 @@ static enum verdict usable_size_of_freed(size_t size) {
 /* --- use after free --- */
 
 static enum verdict write_freed_at(size_t size, size_t offset) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   memset(test_opaque(block + offset), 0xa5, 8);
   return crowd_goes_on(size, block);
 }
@@ -314,8 +311,7 @@ static unsigned stale_in(const volatile char *block, size_t size) {
 }
 
 static enum verdict read_freed(size_t size) {
-  char *block = victim(size);
-  t_free(block);
+  char *block = freed_victim(size);
   unsigned seen = stale_in(test_opaque(block), size);
   crowd_goes_on(size, block);
   return seen > 0 ? UNNOTICED : HARMLESS;

@@ -105,22 +105,25 @@ static void expect_all(size_t max, size_t high, size_t swap) {
 
 static void expect(size_t max, size_t high) { expect_all(max, high, 0); }
 
+/* What one more file, or one that is replaced, makes of it. */
+static void with_swap(const char *name, const char *text, size_t max, size_t high, size_t swap) {
+  put(name, text);
+  expect_all(max, high, swap);
+}
+static void with(const char *name, const char *text, size_t max, size_t high) { with_swap(name, text, max, high, 0); }
+
 UNIT_TEST_BETWEEN(the_smallest_of_all_groups_above_holds, NULL, forget_tree) {
   tree_begin("0::/a/b/c\n", PROC MOUNT_V2);
   expect(NONE, NONE);
-  put("/sys/fs/cgroup/a/b/c/memory.max", "104857600\n");
-  expect(100 * MIB, NONE);
+  with("/sys/fs/cgroup/a/b/c/memory.max", "104857600\n", 100 * MIB, NONE);
   put("/sys/fs/cgroup/a/memory.max", "52428800\n");
   put("/sys/fs/cgroup/a/b/memory.max", "max\n");
   put("/sys/fs/cgroup/a/b/memory.high", "41943040\n");
-  put("/sys/fs/cgroup/a/b/c/memory.high", "83886080\n");
-  expect(50 * MIB, 40 * MIB);
+  with("/sys/fs/cgroup/a/b/c/memory.high", "83886080\n", 50 * MIB, 40 * MIB);
   put("/sys/fs/cgroup/a/b/d/memory.max", "1\n"); /* not ours */
   put("/sys/fs/memory.max", "2\n");              /* above the mount */
-  put("/memory.max", "3\n");
-  expect(50 * MIB, 40 * MIB);
-  put("/sys/fs/cgroup/memory.max", "10485760\n");
-  expect(10 * MIB, 40 * MIB);
+  with("/memory.max", "3\n", 50 * MIB, 40 * MIB);
+  with("/sys/fs/cgroup/memory.max", "10485760\n", 10 * MIB, 40 * MIB);
 }
 
 UNIT_TEST_BETWEEN(only_a_number_is_a_limit, NULL, forget_tree) {
@@ -159,11 +162,9 @@ UNIT_TEST_BETWEEN(only_a_number_is_a_limit, NULL, forget_tree) {
   for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     tree_begin("0::/a\n", MOUNT_V2);
     put("/sys/fs/cgroup/a/memory.max", rows[i].text);
-    put("/sys/fs/cgroup/a/memory.high", rows[i].text);
-    expect(rows[i].limit, rows[i].limit);
+    with("/sys/fs/cgroup/a/memory.high", rows[i].text, rows[i].limit, rows[i].limit);
     tree_begin("7:memory:/a\n", MOUNT_V1);
-    put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", rows[i].text);
-    expect(rows[i].limit, NONE);
+    with("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", rows[i].text, rows[i].limit, NONE);
   }
 }
 
@@ -194,8 +195,7 @@ UNIT_TEST_BETWEEN(processors_of_a_group_are_rounded_up, NULL, forget_tree) {
 
 UNIT_TEST_BETWEEN(a_last_line_needs_no_newline, NULL, forget_tree) {
   tree_begin("3:cpu:/x\n0::/a", PROC "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
-  put("/sys/fs/cgroup/a/memory.max", "5000");
-  expect(5000, NONE);
+  with("/sys/fs/cgroup/a/memory.max", "5000", 5000, NONE);
 }
 
 UNIT_TEST_BETWEEN(version_1_alone, NULL, forget_tree) {
@@ -208,13 +208,10 @@ UNIT_TEST_BETWEEN(version_1_alone, NULL, forget_tree) {
   put("/sys/fs/cgroup/cpu/docker/id/memory.limit_in_bytes", "1\n");
   put("/sys/fs/cgroup/named/docker/id/memory.limit_in_bytes", "2\n");
   put("/sys/fs/cgroup/hugetlb,memory/no/memory.limit_in_bytes", "3\n");
-  put("/sys/fs/cgroup/hugetlb,memory/docker/id/memory.max", "4\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/hugetlb,memory/docker/id/memory.max", "4\n", NONE, NONE);
   put("/sys/fs/cgroup/hugetlb,memory/docker/id/memory.limit_in_bytes", "209715200\n");
-  put("/sys/fs/cgroup/hugetlb,memory/docker/memory.limit_in_bytes", "9223372036854771712\n");
-  expect(200 * MIB, NONE);
-  put("/sys/fs/cgroup/hugetlb,memory/memory.limit_in_bytes", "104857600\n");
-  expect(100 * MIB, NONE);
+  with("/sys/fs/cgroup/hugetlb,memory/docker/memory.limit_in_bytes", "9223372036854771712\n", 200 * MIB, NONE);
+  with("/sys/fs/cgroup/hugetlb,memory/memory.limit_in_bytes", "104857600\n", 100 * MIB, NONE);
 }
 
 UNIT_TEST_BETWEEN(both_versions_beside_each_other, NULL, forget_tree) {
@@ -222,11 +219,9 @@ UNIT_TEST_BETWEEN(both_versions_beside_each_other, NULL, forget_tree) {
   put("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "104857600\n");
   put("/sys/fs/cgroup/memory/two/memory.limit_in_bytes", "1\n");
   put("/sys/fs/cgroup/unified/two/cgroup.procs", "");
-  put("/sys/fs/cgroup/unified/one/memory.max", "2\n");
-  expect(100 * MIB, NONE);
+  with("/sys/fs/cgroup/unified/one/memory.max", "2\n", 100 * MIB, NONE);
   put("/sys/fs/cgroup/unified/two/memory.max", "83886080\n");
-  put("/sys/fs/cgroup/unified/two/memory.high", "73400320\n");
-  expect(80 * MIB, 70 * MIB);
+  with("/sys/fs/cgroup/unified/two/memory.high", "73400320\n", 80 * MIB, 70 * MIB);
 }
 
 UNIT_TEST_BETWEEN(a_mount_that_shows_a_part, NULL, forget_tree) {
@@ -234,16 +229,11 @@ UNIT_TEST_BETWEEN(a_mount_that_shows_a_part, NULL, forget_tree) {
   tree_begin("0::/docker/id/inner\n", info);
   put("/sys/fs/cgroup/inner/memory.max", "8000\n");
   put("/sys/fs/cgroup/memory.high", "7000\n");
-  put("/sys/fs/cgroup/docker/id/inner/memory.max", "1\n");
-  expect(8000, 7000);
-  put("/proc/self/cgroup", "0::/docker/id\n");
-  expect(NONE, 7000);
-  put("/proc/self/cgroup", "0::/docker/id2/inner\n"); /* not in there */
-  expect(NONE, NONE);
-  put("/proc/self/cgroup", "0::/docker\n");
-  expect(NONE, NONE);
-  put("/proc/self/cgroup", "0::/\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/docker/id/inner/memory.max", "1\n", 8000, 7000);
+  with("/proc/self/cgroup", "0::/docker/id\n", NONE, 7000);
+  with("/proc/self/cgroup", "0::/docker/id2/inner\n", NONE, NONE); /* not in there */
+  with("/proc/self/cgroup", "0::/docker\n", NONE, NONE);
+  with("/proc/self/cgroup", "0::/\n", NONE, NONE);
 }
 
 UNIT_TEST_BETWEEN(namespaces, NULL, forget_tree) {
@@ -251,42 +241,31 @@ UNIT_TEST_BETWEEN(namespaces, NULL, forget_tree) {
   put("/sys/fs/cgroup/memory.max", "9000\n");
   put("/sys/fs/cgroup/memory.high", "8000\n");
   put("/sys/fs/memory.max", "1\n");
-  put("/sys/fs/other/memory.max", "2\n");
-  expect(9000, 8000);
-  put("/proc/self/cgroup", "0::/../other\n"); /* moved out of the namespace: not in this mount */
-  expect(NONE, NONE);
-  put("/proc/self/cgroup", "0::/..\n");
-  expect(NONE, NONE);
+  with("/sys/fs/other/memory.max", "2\n", 9000, 8000);
+  with("/proc/self/cgroup", "0::/../other\n", NONE, NONE); /* moved out of the namespace: not in this mount */
+  with("/proc/self/cgroup", "0::/..\n", NONE, NONE);
   put("/proc/self/cgroup", "0::/..name/x\n"); /* a name like others */
-  put("/sys/fs/cgroup/..name/x/memory.max", "500\n");
-  expect(500, 8000);
+  with("/sys/fs/cgroup/..name/x/memory.max", "500\n", 500, 8000);
   /* A mount made outside shows a group above us first, and ours under a name not told. */
   tree_begin("0::/inner\n", PROC "35 24 0:30 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   put("/sys/fs/cgroup/memory.max", "6000\n");
-  put("/sys/fs/cgroup/inner/memory.max", "1\n");
-  expect(6000, NONE);
+  with("/sys/fs/cgroup/inner/memory.max", "1\n", 6000, NONE);
   put("/proc/self/cgroup", "0::/../../beside\n");
-  put("/sys/fs/cgroup/beside/memory.max", "4000\n");
-  expect(4000, NONE);
-  put("/proc/self/cgroup", "0::/../../../far\n");
-  expect(NONE, NONE);
-  put("/proc/self/cgroup", "0::/../beside\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/beside/memory.max", "4000\n", 4000, NONE);
+  with("/proc/self/cgroup", "0::/../../../far\n", NONE, NONE);
+  with("/proc/self/cgroup", "0::/../beside\n", NONE, NONE);
 }
 
 UNIT_TEST_BETWEEN(names_with_spaces_and_escapes, NULL, forget_tree) {
   tree_begin(
       "0::/a b/c:d\\e/\\040\n", PROC
       "35 24 0:30 /a\\040b /mnt\\040x/tab\\011back\\134slash\\12\\1x1 rw master:1 shared:2 - cgroup2 my\\040src rw\n");
-  put("/mnt x/tab\tback\\slash\\12\\1x1/c:d\\e/\\040/memory.max", "700\n");
-  expect(700, NONE);
+  with("/mnt x/tab\tback\\slash\\12\\1x1/c:d\\e/\\040/memory.max", "700\n", 700, NONE);
   put("/mnt x/tab\tback\\slash\\12\\1x1/c:d\\e/memory.max", "600\n");
-  put("/mnt x/tab\tback\\slash\\12\\1x1/memory.high", "500\n");
-  expect(600, 500);
+  with("/mnt x/tab\tback\\slash\\12\\1x1/memory.high", "500\n", 600, 500);
   /* A source may be empty, and a dash may stand anywhere. */
   tree_begin("0::/-\n", "35 24 0:30 / /- - - - cgroup2 cgroup2 rw\n35 24 0:30 / /- rw - cgroup2  rw\n");
-  put("/-/-/memory.max", "300\n");
-  expect(300, NONE);
+  with("/-/-/memory.max", "300\n", 300, NONE);
 }
 
 UNIT_TEST_BETWEEN(long_lines_are_passed_over, NULL, forget_tree) {
@@ -320,48 +299,38 @@ UNIT_TEST_BETWEEN(what_is_missing_is_no_limit, NULL, forget_tree) {
   tree_begin(NULL, NULL);
   expect(NONE, NONE);
   tree_begin(NULL, PROC MOUNT_V2);
-  put("/sys/fs/cgroup/memory.max", "1\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/memory.max", "1\n", NONE, NONE);
   tree_begin("", PROC MOUNT_V2);
-  put("/sys/fs/cgroup/memory.max", "1\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/memory.max", "1\n", NONE, NONE);
   tree_begin("0::/a\n", "");
-  put("/sys/fs/cgroup/a/memory.max", "1\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/a/memory.max", "1\n", NONE, NONE);
   tree_begin("0:\n0::\n:::\n\n0::a\n::/a\n0:x:/a\n1::/a\nx0::/a\n", MOUNT_V2);
   put("/sys/fs/cgroup/a/memory.max", "1\n");
-  put("/sys/fs/cgroup/memory.max", "1\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/memory.max", "1\n", NONE, NONE);
   tree_begin("0::/a\n", "35\n35 24 0:30\n35 24 0:30 / /sys/fs/cgroup\n35 24 0:30 / /sys/fs/cgroup rw -\n"
                         "35 24 0:30 / /sys/fs/cgroup rw - \n35 24 0:30 / /sys/fs/cgroup rw - cgroup\n"
                         "35 24 0:30 / /sys/fs/cgroup rw - cgroup2x cgroup2 rw\n"
                         "35 24 0:30 / sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
                         "35 24 0:30 none /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
                         "35 24 0:30 net:[40265] /sys/fs/cgroup rw - nsfs nsfs rw\n");
-  put("/sys/fs/cgroup/a/memory.max", "1\n");
-  expect(NONE, NONE);
+  with("/sys/fs/cgroup/a/memory.max", "1\n", NONE, NONE);
   /* A folder where a file should be, and the other way round. */
   tree_begin("0::/a/b\n", MOUNT_V2);
   put("/sys/fs/cgroup/a/b/memory.max/file", "1\n");
-  put("/sys/fs/cgroup/a/memory.max", "900\n");
-  expect(900, NONE);
+  with("/sys/fs/cgroup/a/memory.max", "900\n", 900, NONE);
   tree_begin("0::/a/b\n", MOUNT_V2);
   put("/sys/fs/cgroup/a", "1\n");
-  put("/sys/fs/cgroup/memory.max", "800\n");
-  expect(800, NONE);
+  with("/sys/fs/cgroup/memory.max", "800\n", 800, NONE);
   /* The group was removed, those above it still hold. */
   tree_begin("0::/a/gone (deleted)\n", MOUNT_V2);
-  put("/sys/fs/cgroup/a/memory.max", "700\n");
-  expect(700, NONE);
+  with("/sys/fs/cgroup/a/memory.max", "700\n", 700, NONE);
 }
 
 UNIT_TEST_BETWEEN(without_mountinfo_the_usual_place, NULL, forget_tree) {
   tree_begin("4:memory:/one\n0::/two\n", NULL);
-  put("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "700\n");
-  expect(700, NONE);
+  with("/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "700\n", 700, NONE);
   put("/sys/fs/cgroup/two/memory.max", "600\n");
-  put("/sys/fs/cgroup/memory.high", "500\n");
-  expect(600, 500);
+  with("/sys/fs/cgroup/memory.high", "500\n", 600, 500);
 }
 
 UNIT_TEST_BETWEEN(a_hidden_mount_does_no_harm, NULL, forget_tree) {
@@ -369,30 +338,22 @@ UNIT_TEST_BETWEEN(a_hidden_mount_does_no_harm, NULL, forget_tree) {
                         "34 24 0:30 /else /else rw - cgroup2 cgroup2 rw\n" MOUNT_V2);
   put("/sys/fs/cgroup/a/memory.max", "700\n");
   put("/else/a/memory.max", "1\n");
-  put("/else/memory.max", "1\n");
-  expect(700, NONE);
+  with("/else/memory.max", "1\n", 700, NONE);
 }
 
 UNIT_TEST_BETWEEN(swap_comes_on_top, NULL, forget_tree) {
   tree_begin("0::/a/b\n", MOUNT_V2);
   put("/proc/meminfo", "MemTotal:       16384 kB\nSwapTotal:       1024 kB\nSwapFree:        5 kB\n");
   expect_all(NONE, NONE, 0); /* no bound to be beyond */
-  put("/sys/fs/cgroup/a/b/memory.max", "700\n");
-  expect_all(700, NONE, MIB);
-  put("/sys/fs/cgroup/a/b/memory.swap.max", "max\n");
-  expect_all(700, NONE, MIB);
-  put("/sys/fs/cgroup/a/memory.swap.max", "5000\n");
-  expect_all(700, NONE, 5000);
-  put("/sys/fs/cgroup/a/b/memory.swap.max", "0\n");
-  expect_all(700, NONE, 0);
+  with_swap("/sys/fs/cgroup/a/b/memory.max", "700\n", 700, NONE, MIB);
+  with_swap("/sys/fs/cgroup/a/b/memory.swap.max", "max\n", 700, NONE, MIB);
+  with_swap("/sys/fs/cgroup/a/memory.swap.max", "5000\n", 700, NONE, 5000);
+  with_swap("/sys/fs/cgroup/a/b/memory.swap.max", "0\n", 700, NONE, 0);
   tree_begin("4:memory:/a\n", MOUNT_V1);
   put("/proc/meminfo", "SwapTotal:1024 kB");
-  put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "10000\n");
-  expect_all(10000, NONE, MIB);
-  put("/sys/fs/cgroup/memory/a/memory.memsw.limit_in_bytes", "12000\n");
-  expect_all(10000, NONE, 2000);
-  put("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "9000\n");
-  expect_all(10000, NONE, 0);
+  with_swap("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "10000\n", 10000, NONE, MIB);
+  with_swap("/sys/fs/cgroup/memory/a/memory.memsw.limit_in_bytes", "12000\n", 10000, NONE, 2000);
+  with_swap("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes", "9000\n", 10000, NONE, 0);
   static const char *const odd[] = {"",
                                     "SwapTotal:\n",
                                     "SwapTotal: -5 kB\n",
@@ -402,8 +363,7 @@ UNIT_TEST_BETWEEN(swap_comes_on_top, NULL, forget_tree) {
   for (unsigned i = 0; i < sizeof odd / sizeof odd[0]; i++) {
     tree_begin("4:memory:/a\n", MOUNT_V1);
     put("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "10000\n");
-    put("/proc/meminfo", odd[i]);
-    expect_all(10000, NONE, 0);
+    with_swap("/proc/meminfo", odd[i], 10000, NONE, 0);
   }
 }
 

@@ -10,6 +10,11 @@
 
 static void *blocks[1 << 16];
 
+static void come_and_go(size_t count, size_t size) {
+  unit_alloc(blocks, count, size);
+  unit_free(blocks, count);
+}
+
 static size_t granted_in_bins(const struct heap *heap) {
   size_t slots_max = (size_t)option_value(OPTION_BIN_SLOTS), bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
@@ -118,8 +123,7 @@ UNIT_TEST(a_heap_whose_owner_ended_in_its_first_slow_path_is_left_alone) {
 
 UNIT_TEST(a_living_threads_heap_is_left_alone) {
   struct heap *heap = unit_heap_attach();
-  unit_alloc(blocks, 100, 64);
-  unit_free(blocks, 100);
+  come_and_go(100, 64);
   size_t ready = bins_content(heap).bytes;
   assert_true(ready > 0);
   struct heap *other = unit_heap_attach();
@@ -156,8 +160,7 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
     for (unsigned round = 0; round < 6; round++) {
       size_t count = min_size(8000, (16u << 20) / sizes[i]);
-      unit_alloc(blocks, count, sizes[i]);
-      unit_free(blocks, count);
+      come_and_go(count, sizes[i]);
       slots_max = (uint32_t)max_size(slots_max, heap->bin_state[hak_class_of(64)].slots);
       assert_int_equal(heap->granted_bytes, granted_in_bins(heap));
       assert_true(heap->granted_bytes <= (size_t)option_value(OPTION_HEAP_KB_MAX) * KIB);
@@ -165,8 +168,7 @@ UNIT_TEST(bins_grow_within_the_budget_and_shrink_when_idle) {
     }
   assert_true(heap->counters.bin_growths > 5);
   assert_true(slots_max > 1000);
-  unit_alloc(blocks, 100, 64);
-  unit_free(blocks, 100);
+  come_and_go(100, 64);
   assert_true(bins_content(heap).bytes > 0 && bins_content(heap).bytes <= heap_pool(heap)->slabs.taken_bytes);
   tick(heap, 40 * LOOKS);
   assert_int_equal(bins_content(heap).bytes, 0);
@@ -322,10 +324,8 @@ UNIT_TEST(bins_are_long_where_they_hold_a_good_part_of_a_turn) {
   struct heap *heap = unit_heap_attach();
   const struct bin_state *state = &heap->bin_state[hak_class_of(64)];
   for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-    for (unsigned turn = 0; turn < TURNS; turn++) {
-      unit_alloc(blocks, counts[i], 64);
-      unit_free(blocks, counts[i]);
-    }
+    for (unsigned turn = 0; turn < TURNS; turn++)
+      come_and_go(counts[i], 64);
     assert_in_range(state->slots, i == 1 ? 2 * SHORT_SLOTS : SHORT_SLOTS, slots_max[i]);
     UNIT_HEAP_VALID(heap);
   }
@@ -339,14 +339,12 @@ UNIT_TEST(bins_drain_in_a_long_row_of_frees) {
   unsigned cls = hak_class_of(64);
   const struct bin_state *state = &heap->bin_state[cls];
   for (unsigned turn = 0; state->slots < SLOTS && turn < 10; turn++) {
-    unit_alloc(blocks, COUNT, 64);
-    unit_free(blocks, COUNT);
+    come_and_go(COUNT, 64);
     UNIT_HEAP_VALID(heap);
   }
   assert_int_equal(state->slots, SLOTS);
   assert_in_range(bin_count(heap, cls), 0, DRAINED - 1);
-  unit_alloc(blocks, SHORT_ROW, 64);
-  unit_free(blocks, SHORT_ROW);
+  come_and_go(SHORT_ROW, 64);
   assert_in_range(bin_count(heap, cls), SLOTS / 2, state->slots);
   UNIT_HEAP_VALID(heap);
 }
@@ -355,10 +353,8 @@ UNIT_TEST(bins_drain_in_a_long_row_of_frees) {
 UNIT_TEST(busy_bins_keep_their_slots) {
   struct heap *heap = unit_heap_attach();
   unsigned cls = hak_class_of(32);
-  for (unsigned round = 0; round < 20; round++) {
-    unit_alloc(blocks, 2000, 32);
-    unit_free(blocks, 2000);
-  }
+  for (unsigned round = 0; round < 20; round++)
+    come_and_go(2000, 32);
   uint32_t slots = heap->bin_state[cls].slots;
   assert_true(slots >= 2000);
   for (unsigned i = 0; i < 4 * LOOKS; i++) {
@@ -378,8 +374,7 @@ UNIT_TEST(slow_calls_for_long_blocks_count_for_more) {
   unsigned calls[2];
   for (unsigned i = 0; i < 2; i++) {
     size_t bytes = i == 0 ? 100 : 200000;
-    unit_alloc(blocks, 100, 64);
-    unit_free(blocks, 100);
+    come_and_go(100, 64);
     assert_true(bins_content(heap).bytes > 0);
     for (calls[i] = 0; bins_content(heap).bytes > 0 && calls[i] < 40 * LOOKS; calls[i]++)
       tick_of(heap, 1, bytes);
@@ -413,10 +408,8 @@ UNIT_TEST(bins_follow_growth_once) {
 /* Opens and closes slabs of one class after the other, 1 MB each, until all bins were looked at some times. */
 static void open_others(struct heap *heap) {
   for (uint32_t looks = heap->bins_work.looks; heap->bins_work.looks - looks < 16 * HAK_CLASS_COUNT;)
-    for (size_t bytes = 1024; bytes <= 8192; bytes += bytes / 4) {
-      unit_alloc(blocks, 1000000 / bytes, bytes);
-      unit_free(blocks, 1000000 / bytes);
-    }
+    for (size_t bytes = 1024; bytes <= 8192; bytes += bytes / 4)
+      come_and_go(1000000 / bytes, bytes);
 }
 
 /* Frees in an order that leaves blocks of all slabs in the bin. It drains until a refill: so the last ones come after

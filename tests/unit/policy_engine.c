@@ -12,6 +12,10 @@ static _Atomic uint64_t now_ms = 1000000;
 TEST_WRAP(uint64_t, os_milliseconds, void) { return atomic_load(&now_ms); }
 
 static void pass(uint64_t ms) { atomic_fetch_add(&now_ms, ms); }
+static void tick_after(uint64_t ms) {
+  pass(ms);
+  reclaim_tick();
+}
 
 static void policy(const char *value) { assert_int_equal(option_set(OPTION_POLICY, value), OPTION_OK); }
 
@@ -35,8 +39,7 @@ static char *alloc(uintptr_t site) {
 static void habit(uintptr_t site, unsigned rounds, uint64_t gap_ms) {
   for (unsigned i = 0; i < rounds; i++) {
     large_free(alloc(site));
-    pass(gap_ms);
-    reclaim_tick();
+    tick_after(gap_ms);
   }
 }
 
@@ -73,8 +76,7 @@ UNIT_TEST_BETWEEN(what_is_not_asked_for_goes_at_once, begin, end) {
   char *object = alloc(0x2000);
   size_t free_bytes = usage_free();
   large_free(object);
-  pass(101); /* whether at once, after 10 or after 100 ms costs about the same here */
-  reclaim_tick();
+  tick_after(101); /* whether at once, after 10 or after 100 ms costs about the same here */
   assert_true(usage_free() <= free_bytes);
   assert_int_equal(os_resident_bytes(object, SIZE), 0);
   assert_true(stats().totals.epochs > 0 && stats().totals.switches > 0);
@@ -84,8 +86,7 @@ UNIT_TEST_BETWEEN(what_is_asked_for_again_soon_stays, begin, end) {
   habit(0x3000, ROUNDS, 300);
   char *object = alloc(0x3000);
   large_free(object);
-  pass(300);
-  reclaim_tick();
+  tick_after(300);
   assert_int_equal(os_resident_bytes(object, SIZE), SIZE);
   assert_ptr_equal(alloc(0x3000), object);
   large_free(object);
@@ -104,8 +105,7 @@ UNIT_TEST_BETWEEN(what_is_large_and_comes_back_is_kept, begin, end) {
   char *object = NULL;
   for (unsigned i = 0; i < ROUNDS; i++) {
     large_free(object = mapping());
-    pass(1700);
-    reclaim_tick();
+    tick_after(1700);
     if (i == 0) /* a second is what is kept without learning: of 10 ms, 100 ms, 1 s the next below two */
       assert_int_equal(decay_total(&big_cache_decay), 0);
   }
@@ -129,8 +129,7 @@ UNIT_TEST_BETWEEN(what_is_kept_is_bounded_by_the_peak, begin, end) {
     large_free(objects[site]);
     reclaim_tick();
     if (i % 40 == 39) {
-      pass((uint64_t)option_value(OPTION_PURGE_DELAY_MS));
-      reclaim_tick();
+      tick_after((uint64_t)option_value(OPTION_PURGE_DELAY_MS));
       assert_true(usage_learned() == 0 || usage_free() <= usage_keep_learned());
     }
   }
@@ -157,8 +156,7 @@ UNIT_TEST_BETWEEN(frozen_keeps_what_was_learned, begin, end) {
   assert_int_equal(after.totals.epochs, before.totals.epochs);
   char *object = alloc(0x5000);
   large_free(object);
-  pass(101);
-  reclaim_tick();
+  tick_after(101);
   assert_int_equal(os_resident_bytes(object, SIZE), 0);
 }
 
@@ -184,8 +182,7 @@ UNIT_TEST_BETWEEN(a_purge_that_is_off_keeps_the_pages, begin, end) {
   assert_int_equal(option_set(OPTION_PURGE, "off"), OPTION_OK);
   char *object = alloc(0x7000);
   large_free(object);
-  pass(60000);
-  reclaim_tick();
+  tick_after(60000);
   assert_int_equal(os_resident_bytes(object, SIZE), SIZE);
   assert_int_equal(option_set(OPTION_PURGE, NULL), OPTION_OK);
 }
@@ -196,14 +193,12 @@ UNIT_TEST_BETWEEN(mappings_are_unmapped, begin, end) {
     char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &dirty);
     object[0] = 1;
     large_free(object);
-    pass(60000);
-    reclaim_tick();
+    tick_after(60000);
   }
   struct large_stats s;
   char *object = large_alloc(40 * MIB, UNIT_BYTES, 0x8000, &dirty);
   large_free(object);
-  pass(101);
-  reclaim_tick();
+  tick_after(101);
   large_stats(&s);
   assert_int_equal(s.mapping_count, 0);
 }
@@ -227,8 +222,7 @@ UNIT_TEST_BETWEEN(random_sites, begin, end) {
       assert_true(dirty > 0 || (live[at][0] == 0 && live[at][sizes[at] - 1] == 0));
       live[at][0] = live[at][sizes[at] - 1] = (char)at;
     }
-    pass(test_random(&random) % 500 >> test_random(&random) % 9);
-    reclaim_tick();
+    tick_after(test_random(&random) % 500 >> test_random(&random) % 9);
     if (i % 64 == 0)
       valid();
   }

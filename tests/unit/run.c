@@ -45,14 +45,16 @@ static void tag_check(const struct run *run) {
 }
 
 /* What all tests leave. */
-static void assert_all_free(void) {
+static int all_free(void **state) {
   extents_purge(UNIT_EVERYTHING);
   assert_int_equal(usage_slabs(), 0);
   assert_int_equal(usage_free(), 0);
   UNIT_EXTENTS_VALID();
+  return 0;
 }
+#define RUN_TEST(test) UNIT_TEST_BETWEEN(test, NULL, all_free)
 
-UNIT_TEST(random_runs_never_overlap) {
+RUN_TEST(random_runs_never_overlap) {
   static struct run runs[RUNS_MAX];
   uint64_t seed = UNIT_SEED;
   unsigned count = 0;
@@ -91,11 +93,10 @@ UNIT_TEST(random_runs_never_overlap) {
     give(&runs[count], (unsigned)(test_random(&seed) % KEEP_LISTS));
   }
   extents_purge(purge_by_engine(false, 0, UNIT_ANY_TIME));
-  assert_all_free();
 }
 
 /* However many units are taken, and wherever the one free run lies, it is found, and serves nothing longer. */
-UNIT_TEST(search_is_complete) {
+RUN_TEST(search_is_complete) {
   enum { ROWS = 40, UNITS = ROWS * ROW_UNITS };
   static struct run units[UNITS];
   for (unsigned i = 0; i < UNITS; i++)
@@ -131,11 +132,10 @@ UNIT_TEST(search_is_complete) {
     }
   for (unsigned i = 0; i < UNITS; i++)
     give(&units[i], KEEP_BY_PRESET);
-  assert_all_free();
 }
 
 /* What slabs left serves a large object, and what that leaves serves slabs, before anything fresh is touched. */
-UNIT_TEST(runs_and_large_objects_share_memory) {
+RUN_TEST(runs_and_large_objects_share_memory) {
   enum { COUNT = 12 };
   struct run runs[COUNT];
   for (unsigned i = 0; i < COUNT; i++) {
@@ -158,10 +158,9 @@ UNIT_TEST(runs_and_large_objects_share_memory) {
     assert_true(runs[i].base >= runs[0].base && runs[i].base < runs[0].base + COUNT * UNIT_BYTES);
     give(&runs[i], KEEP_BY_PRESET);
   }
-  assert_all_free();
 }
 
-UNIT_TEST(purge_keeps_books) {
+RUN_TEST(purge_keeps_books) {
   struct run pin = take(0), run = take(3);
   tag_write(&run, 42);
   size_t bytes = run_bytes(&run), free_before = usage_free();
@@ -176,11 +175,10 @@ UNIT_TEST(purge_keeps_books) {
   for (size_t i = 0; i < bytes; i += UNIT_BYTES)
     assert_int_equal(run.base[i], 0); /* purged memory stays accessible and reads as zero */
   give(&pin, KEEP_BY_PRESET);
-  assert_all_free();
 }
 
 /* Purged units beside resident ones: the resident are handed out first. */
-UNIT_TEST(resident_units_are_taken_first) {
+RUN_TEST(resident_units_are_taken_first) {
   struct run units[ROW_UNITS];
   for (unsigned i = 0; i < ROW_UNITS; i++)
     units[i] = take(0);
@@ -192,11 +190,10 @@ UNIT_TEST(resident_units_are_taken_first) {
   assert_ptr_equal(take(0).base, units[3].base);
   for (unsigned i = 0; i < ROW_UNITS; i++)
     give(&units[i], KEEP_BY_PRESET);
-  assert_all_free();
 }
 
 /* Three runs, whose neighbours are in use, given back at different times. */
-UNIT_TEST(oldest_memory_is_purged_first) {
+RUN_TEST(oldest_memory_is_purged_first) {
   struct run runs[3], pins[3];
   for (unsigned i = 0; i < 3; i++) {
     runs[i] = take(RUN_ORDER_MAX - 1);
@@ -228,11 +225,10 @@ UNIT_TEST(oldest_memory_is_purged_first) {
     tag_check(&pins[i]);
     give(&pins[i], KEEP_BY_PRESET);
   }
-  assert_all_free();
 }
 
 /* What was learned decides about a free run. Where two join, the strategy of the longer one does. */
-UNIT_TEST(learned_delays) {
+RUN_TEST(learned_delays) {
   struct run runs[3] = {take(1), take(1), take(1)}, unit = take(0);
   tag_write(&unit, 9);
   size_t bytes = run_bytes(&runs[0]);
@@ -258,10 +254,9 @@ UNIT_TEST(learned_delays) {
   assert_int_equal(extents_purge(purge_by_engine(true, 0, UNIT_ANY_TIME)), bytes);
   tag_check(&unit);
   give(&unit, KEEP_BY_PRESET);
-  assert_all_free();
 }
 
-UNIT_TEST(free_runs_can_be_released) {
+RUN_TEST(free_runs_can_be_released) {
   extents_release(UNIT_BYTES);
   struct run unit = take(0), row = take(RUN_ORDER_MAX);
   give(&row, KEEP_BY_PRESET);
@@ -280,11 +275,10 @@ UNIT_TEST(free_runs_can_be_released) {
     tag_write(&run, i);
     give(&run, KEEP_BY_PRESET);
   }
-  assert_all_free();
 }
 
 /* A fresh run, and no other, is populated if the caller asks for it. The control is the run that nobody asks for. */
-UNIT_TEST_FIRST(fresh_runs_are_populated) {
+UNIT_TEST_AT(0, fresh_runs_are_populated, NULL, all_free) {
   const size_t bytes = UNIT_BYTES << 1;
   char *mapping = os_map(bytes, UNIT_BYTES);
   os_populate(mapping, bytes);
@@ -297,7 +291,6 @@ UNIT_TEST_FIRST(fresh_runs_are_populated) {
   assert_int_equal(os_resident_bytes(populated.base, bytes), bytes);
   give(&plain, KEEP_BY_PRESET);
   give(&populated, KEEP_BY_PRESET);
-  assert_all_free();
 }
 
 static bool is_zero(const char *run, size_t bytes) {
@@ -308,7 +301,7 @@ static bool is_zero(const char *run, size_t bytes) {
 }
 
 /* A run that is to be wiped reads as zero: resident or purged, also if the program wrote to it after the purge. */
-UNIT_TEST(wiped_runs_are_zero) {
+RUN_TEST(wiped_runs_are_zero) {
   struct run pin = take(0), first = take(1);
   size_t bytes = run_bytes(&first);
   memset(first.base, 1, bytes);
@@ -327,12 +320,11 @@ UNIT_TEST(wiped_runs_are_zero) {
   runs_are_wiped = false;
   give(&purged, KEEP_BY_PRESET);
   give(&pin, KEEP_BY_PRESET);
-  assert_all_free();
 }
 
 /* The rest of a huge page that was filled at once joins with the run that was taken with it, so it serves a large object
  * that is as long. */
-UNIT_TEST(the_rest_of_a_dense_page_joins) {
+RUN_TEST(the_rest_of_a_dense_page_joins) {
   enum { COUNT = 2000 };
   static struct run runs[COUNT];
   unsigned count = 0;
@@ -356,7 +348,6 @@ UNIT_TEST(the_rest_of_a_dense_page_joins) {
   }
   while (count-- > 0)
     give(&runs[count], KEEP_BY_PRESET);
-  assert_all_free();
 }
 
 static void take_without_address_space(void *unused) {
@@ -368,13 +359,12 @@ static void take_without_address_space(void *unused) {
 }
 
 /* Where address space is out, free memory of the bank for huge pages serves too, though no slab asks for such pages. */
-UNIT_TEST(address_space_of_the_other_bank_serves) {
+RUN_TEST(address_space_of_the_other_bank_serves) {
   struct extent spare = extent_take(EXTENT_HUGE, EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
   assert_non_null(spare.base);
   assert_int_equal(extent_bank_of(spare.base), EXTENT_HUGE);
   extent_give(spare, 0, USAGE_PROMISED);
   unit_passes_in_child(take_without_address_space, NULL);
-  assert_all_free();
 }
 
 UNIT_MAIN(unit_alone())

@@ -4,6 +4,12 @@
 #define BLOCKS_MAX 4096u
 
 static struct slab_set set = {.key = 77u << HAK_ENTRY_ID_SHIFT};
+
+static void assert_none_left(void) {
+  slab_set_close_empty(&set);
+  assert_int_equal(set.slab_bytes, 0);
+  assert_int_equal(set.taken_bytes, 0);
+}
 static void *slots[BLOCKS_MAX];
 
 static bool no_map; /* the system gives nothing */
@@ -56,9 +62,7 @@ UNIT_TEST(blocks_ascend_from_the_top_of_the_array) {
     UNIT_SLABS_VALID(&set);
     slab_set_give(&set, cls, blocks + count / 3, count - count / 3);
     UNIT_SLABS_VALID(&set);
-    assert_int_equal(set.taken_bytes, 0);
-    slab_set_close_empty(&set);
-    assert_int_equal(set.slab_bytes, 0);
+    assert_none_left();
     assert_true(map_entry(base) == ENTRY_NONE || map_entry(base) == ENTRY_EXTENT);
   }
 }
@@ -230,8 +234,7 @@ UNIT_TEST(fullest_slabs_give_first) {
     }
     for (unsigned i = 0; i < 4; i++)
       slab_set_give(&set, cls, slabs[i], count);
-    slab_set_close_empty(&set);
-    assert_int_equal(set.slab_bytes, 0);
+    assert_none_left();
   }
 }
 
@@ -258,8 +261,7 @@ UNIT_TEST(emptied_slabs_are_closed) {
       }
       assert_int_equal(usage_slabs(), before);
     }
-    slab_set_close_empty(&set);
-    assert_int_equal(set.slab_bytes, 0);
+    assert_none_left();
     UNIT_SLABS_VALID(&set);
   }
 }
@@ -300,8 +302,7 @@ UNIT_TEST(random_use_keeps_blocks_apart) {
   }
   while (count-- > 0)
     slab_set_give(&set, live[count].cls, (void *const *)&live[count].block, 1);
-  slab_set_close_empty(&set);
-  assert_int_equal(set.slab_bytes, 0);
+  assert_none_left();
 }
 
 /* Neighbours up and down, jumps within a slab and to others, in calls of any length. */
@@ -326,8 +327,7 @@ UNIT_TEST(runs_of_blocks_come_back) {
       UNIT_SLABS_VALID(&set);
       assert_int_equal(set.taken_blocks[cls], count - given - part);
     }
-    slab_set_close_empty(&set);
-    assert_int_equal(set.slab_bytes, 0);
+    assert_none_left();
   }
 }
 
@@ -416,8 +416,7 @@ UNIT_TEST(settled_slabs_are_purged_once) {
   }
   assert_true(purge_holes(HOLES_SETTLED, now_ms += DELAY_MS) >= holes);
   slab_set_give(&set, cls, blocks, kept);
-  slab_set_close_empty(&set);
-  assert_int_equal(set.slab_bytes, 0);
+  assert_none_left();
 }
 
 /* More slabs, and more holes, than a batch can take. */
@@ -441,8 +440,7 @@ UNIT_TEST(all_holes_of_many_slabs_are_found) {
   for (unsigned s = 0; s < SLABS; s++)
     for (size_t i = 1; i < count; i += 2)
       slab_set_give(&set, cls, &blocks[s][i], 1);
-  slab_set_close_empty(&set);
-  assert_int_equal(set.slab_bytes, 0);
+  assert_none_left();
 }
 
 struct stirring {
@@ -480,9 +478,7 @@ UNIT_TEST(slabs_may_be_stirred_while_they_are_purged) {
   slab_set_give(&set, cls, blocks + count - 3, 1);
   struct stirring all = {cls, blocks + 2, count - 5, 0};
   take_and_give_holes(stir, &all); /* it is empty when it comes back */
-  slab_set_close_empty(&set);
-  assert_int_equal(set.slab_bytes, 0);
-  assert_int_equal(set.taken_bytes, 0);
+  assert_none_left();
 }
 
 /* As an envelope brings them: of several classes, in any order. A batch ends in the middle of what is given. */
@@ -508,8 +504,7 @@ UNIT_TEST(blocks_of_several_classes_come_back) {
   assert_int_equal(set.taken_bytes, 0);
   for (unsigned i = 0; i < CLASSES; i++)
     assert_int_equal(set.taken_blocks[hak_class_of(sizes[i])], 0);
-  slab_set_close_empty(&set);
-  assert_int_equal(set.slab_bytes, 0);
+  assert_none_left();
 }
 
 /* Its full slabs are found. */
@@ -593,9 +588,7 @@ UNIT_TEST(bugs_end_the_program_with_their_sentence) {
   slab_set_give(&set, cls, blocks, 3);
   slab_set_give(&set, cls, blocks + 4, 4);
   slab_set_give(&set, other_cls, other, 1);
-  slab_set_close_empty(&set);
-  assert_int_equal(set.slab_bytes, 0);
-  assert_int_equal(set.taken_bytes, 0);
+  assert_none_left();
 }
 
 UNIT_MAIN(unit_alone())

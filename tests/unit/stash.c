@@ -70,6 +70,10 @@ static void habit(size_t bytes, unsigned count) {
   for (unsigned round = 0; round < ROUNDS; round++)
     ask(bytes, count);
 }
+static void habit_keeps(size_t bytes, unsigned count, size_t kept) {
+  habit(bytes, count);
+  assert_int_equal(stash_bytes(), kept);
+}
 
 /* A program counts as small until it holds more than what it held, and has free, here. The stashes of a small program
  * may be open without a thread. */
@@ -108,8 +112,7 @@ UNIT_TEST_BETWEEN(short_lengths_need_no_steady_site, empty, empty) {
 }
 
 UNIT_TEST_BETWEEN(a_thread_gets_its_own_range_back, empty, empty) {
-  habit(BYTES, 1);
-  assert_int_equal(stash_bytes(), RANGE);
+  habit_keeps(BYTES, 1, RANGE);
   uint64_t before = takes();
   char *object = take(BYTES - 100);
   assert_int_equal(takes() - before, 1);
@@ -129,8 +132,7 @@ UNIT_TEST_BETWEEN(a_thread_gets_its_own_range_back, empty, empty) {
 
 UNIT_TEST_BETWEEN(a_rounded_length_needs_a_steady_site, empty, empty) {
   const size_t range = 2 * RANGE, bytes = range - LARGE_COLOR_ROOM;
-  habit(bytes, 1);
-  assert_int_equal(stash_bytes(), range);
+  habit_keeps(bytes, 1, range);
   forget_sites();
   char *object = test_opaque(hak_calloc(1, bytes));
   assert_int_equal(stash_bytes(), 0);
@@ -157,25 +159,20 @@ UNIT_TEST_BETWEEN(figures_are_right, empty, empty) {
 }
 
 UNIT_TEST_BETWEEN(a_stash_has_an_end, empty, empty) {
-  habit(BYTES / 4, STASH_RANGES + 9);
-  assert_int_equal(stash_bytes(), (STASH_RANGES - 1) * SHORT);
+  habit_keeps(BYTES / 4, STASH_RANGES + 9, (STASH_RANGES - 1) * SHORT);
 }
 
 UNIT_TEST_BETWEEN(a_stash_has_an_end_in_bytes, empty, empty) {
   hak_option_set("large_cache_mb", "16");
-  habit(BYTES, 9);
-  assert_int_equal(stash_bytes(), 5 * RANGE);
-  habit(BYTES, 1); /* what was taken out makes room */
-  assert_int_equal(stash_bytes(), 5 * RANGE);
+  habit_keeps(BYTES, 9, 5 * RANGE);
+  habit_keeps(BYTES, 1, 5 * RANGE); /* what was taken out makes room */
   hak_trim(0);
-  habit(BYTES, 9); /* and what others took */
-  assert_int_equal(stash_bytes(), 5 * RANGE);
+  habit_keeps(BYTES, 9, 5 * RANGE); /* and what others took */
   hak_option_set("large_cache_mb", NULL);
 }
 
 UNIT_TEST_BETWEEN(a_hundred_at_a_time_need_no_lock, empty, empty) {
-  habit(BYTES / 4, 100);
-  assert_int_equal(stash_bytes(), 100 * SHORT);
+  habit_keeps(BYTES / 4, 100, 100 * SHORT);
   uint64_t before = takes(), hits = counter_read(cache_hits), misses = counter_read(cache_misses);
   habit(BYTES / 4, 100);
   assert_int_equal(takes() - before, 100 * ROUNDS);
@@ -345,16 +342,14 @@ UNIT_TEST_BETWEEN(a_second_free_is_found, empty, empty) {
 }
 
 UNIT_TEST_BETWEEN(trims_take_it, empty, empty) {
-  habit(BYTES, 5);
-  assert_int_equal(stash_bytes(), 5 * RANGE);
+  habit_keeps(BYTES, 5, 5 * RANGE);
   hak_trim(0);
   assert_int_equal(stash_bytes(), 0);
   assert_int_equal(usage_free(), 0);
 }
 
 UNIT_TEST_BETWEEN(new_memory_is_taken_last, empty, empty) {
-  habit(4 * BYTES, 1);
-  assert_int_equal(stash_bytes(), 4 * RANGE);
+  habit_keeps(4 * BYTES, 1, 4 * RANGE);
   size_t held = usage_held();
   void *object = test_opaque(hak_malloc(3 * BYTES));
   assert_int_equal(usage_held(), held);
@@ -373,11 +368,9 @@ static void wait_until_gone(void) {
 }
 
 UNIT_TEST_BETWEEN(it_ages, empty, empty) {
-  habit(BYTES, 5);
-  assert_int_equal(stash_bytes(), 5 * RANGE);
+  habit_keeps(BYTES, 5, 5 * RANGE);
   wait_until_gone();
-  habit(BYTES, 1); /* opens the stashes again */
-  assert_int_equal(stash_bytes(), RANGE);
+  habit_keeps(BYTES, 1, RANGE); /* opens the stashes again */
   uint64_t before = takes();
   for (unsigned i = 0; i < 40; i++) { /* what is in use stays */
     test_pause_ms(DELAY_MS / 40);
@@ -390,8 +383,7 @@ UNIT_TEST_BETWEEN(it_ages, empty, empty) {
 /* Slow calls age what is stashed, too, a few ranges each. */
 UNIT_TEST_BETWEEN(one_call_moves_few, empty, empty) {
   enum { COUNT = 120, STEP = 64 };
-  habit(BYTES / 4, COUNT);
-  assert_int_equal(stash_bytes(), COUNT * SHORT);
+  habit_keeps(BYTES / 4, COUNT, COUNT * SHORT);
   struct heap *heap = heap_current();
   unsigned steps = 0;
   for (uint64_t since_ms = os_milliseconds(); stash_bytes() > 0;) {
@@ -606,16 +598,14 @@ UNIT_TEST_BETWEEN(empty_stashes_are_not_searched, empty, empty) {
 
 /* Memory stays short for some time afterwards. */
 UNIT_TEST_BETWEEN(a_limit_finds_it, empty, empty) {
-  habit(BYTES, 6);
-  assert_int_equal(stash_bytes(), 6 * RANGE);
+  habit_keeps(BYTES, 6, 6 * RANGE);
   hak_option_set("limit_mb", "44"); /* a mapping finds room only if the ranges go */
   void *object = test_opaque(hak_malloc(40 * MIB));
   hak_option_set("limit_mb", NULL);
   assert_non_null(object);
   assert_int_equal(stash_bytes(), 0);
   hak_free(object);
-  habit(BYTES, 1);
-  assert_int_equal(stash_bytes(), 0);
+  habit_keeps(BYTES, 1, 0);
 }
 
 int main(int argc, char **argv) {
