@@ -141,11 +141,14 @@ static void fault_again(int number, siginfo_t *info, void *context) {
   touch(told->block + page); /* SIGSEGV is blocked here: the kernel ends the program */
 }
 /* A handler that was there when guarding started is called after the report. */
-static void handler_before(void) {
-  signal(SIGSEGV, SIG_DFL);
-  install(exit_seen, 0);
+static void overflow_behind(void (*handler)(int, siginfo_t *, void *), int flags) {
+  install(handler, flags);
   CHECK(hak_guard_start(1) == 0);
   touch(block_of(page) + page);
+}
+static void handler_before(void) {
+  signal(SIGSEGV, SIG_DFL);
+  overflow_behind(exit_seen, 0);
 }
 /* One that is installed later is called alone. */
 static void handler_after(void) {
@@ -160,21 +163,13 @@ static void handler_that_jumps(void) {
       touch(block_of(page) + page);
   _exit(told->handled == 3 ? SEEN : 1);
 }
-static void handler_that_faults(void) {
-  install(fault_again, 0);
-  CHECK(hak_guard_start(1) == 0);
-  touch(block_of(page) + page);
-}
+static void handler_that_faults(void) { overflow_behind(fault_again, 0); }
 /* One for a single signal: the second ends the program. */
 static void return_once(int number, siginfo_t *info, void *context) {
   if (told->handled++ > 0)
     _exit(1);
 }
-static void handler_for_one(void) {
-  install(return_once, (int)SA_RESETHAND);
-  CHECK(hak_guard_start(1) == 0);
-  touch(block_of(page) + page);
-}
+static void handler_for_one(void) { overflow_behind(return_once, (int)SA_RESETHAND); }
 static unsigned char alternate[1 << 16];
 static void exit_if_alternate(int number, siginfo_t *info, void *context) {
   unsigned char here;
@@ -184,9 +179,7 @@ static void exit_if_alternate(int number, siginfo_t *info, void *context) {
 static void handler_on_own_stack(void) {
   stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
   CHECK(sigaltstack(&stack, NULL) == 0);
-  install(exit_if_alternate, SA_ONSTACK);
-  CHECK(hak_guard_start(1) == 0);
-  touch(block_of(page) + page);
+  overflow_behind(exit_if_alternate, SA_ONSTACK);
 }
 /* One that calls the handler that it replaced, which was ours; the next of ours replaces this one. */
 static struct sigaction replaced;
@@ -197,9 +190,7 @@ static void call_replaced(int number, siginfo_t *info, void *context) {
 }
 static void handler_that_passes_on(void) {
   CHECK(sigaction(SIGSEGV, NULL, &replaced) == 0);
-  install(call_replaced, 0);
-  CHECK(hak_guard_start(1) == 0);
-  touch(block_of(page) + page);
+  overflow_behind(call_replaced, 0);
 }
 /* A fault that is not ours, and signals that were sent. */
 static void other_fault(void) { touch(test_opaque((void *)64)); } /* UBSan looks for NULL itself */

@@ -11,20 +11,25 @@
 #define STALL (HUGE_STALL_NS + 1) /* the shortest */
 #define START ((uint64_t)5000)    /* the clock's, ms */
 
-static bool wanted(const struct huge_state *state, uint64_t now_ms) {
-  return huge_wanted(state, HUGE_ALL, false, HEAP, PAGE, now_ms);
+static struct huge_state state;
+
+static int begin(void **unused) {
+  state = (struct huge_state){0};
+  return 0;
 }
+#define HUGE_TEST(test) UNIT_TEST_BETWEEN(test, begin, NULL)
+
+static bool wanted(uint64_t now_ms) { return huge_wanted(&state, HUGE_ALL, false, HEAP, PAGE, now_ms); }
 
 /* The first moment huge pages are wanted again, at most an hour on. */
-static uint64_t wanted_again(const struct huge_state *state, uint64_t now_ms) {
+static uint64_t wanted_again(uint64_t now_ms) {
   uint64_t then = now_ms;
-  while (!wanted(state, then) && then < now_ms + 3600 * 1000)
+  while (!wanted(then) && then < now_ms + 3600 * 1000)
     then++;
   return then;
 }
 
-UNIT_TEST(small_heaps_and_ranges_get_none) {
-  struct huge_state state = {0};
+HUGE_TEST(small_heaps_and_ranges_get_none) {
   assert_true(huge_wanted(&state, HUGE_ALL, false, HUGE_HEAP_BYTES_MIN, PAGE, START));
   assert_true(huge_wanted(&state, HUGE_ALL, true, SIZE_MAX, SIZE_MAX, UINT64_MAX));
   assert_true(huge_wanted(&state, HUGE_ALL, true, HEAP, PAGE, 0)); /* the clock may start at 0 */
@@ -33,16 +38,14 @@ UNIT_TEST(small_heaps_and_ranges_get_none) {
   assert_false(huge_wanted(&state, HUGE_ALL, true, 0, 0, START));
 }
 
-UNIT_TEST(the_mode_says_for_what) {
-  struct huge_state state = {0};
+HUGE_TEST(the_mode_says_for_what) {
   assert_true(huge_wanted(&state, HUGE_LARGE, true, HEAP, PAGE, START));
   assert_false(huge_wanted(&state, HUGE_LARGE, false, HEAP, PAGE, START));
   assert_false(huge_wanted(&state, HUGE_OFF, true, HEAP, PAGE, START));
   assert_false(huge_wanted(&state, HUGE_OFF, false, HEAP, PAGE, START));
 }
 
-UNIT_TEST(dense_slabs_get_a_huge_page_each) {
-  struct huge_state state = {0};
+HUGE_TEST(dense_slabs_get_a_huge_page_each) {
   const size_t heap = 32 * MIB, dense = PAGE / 8 * 7;
   assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START));
   assert_true(huge_wanted_for_slabs(&state, HUGE_ALL, SIZE_MAX, SIZE_MAX, 0));
@@ -54,45 +57,41 @@ UNIT_TEST(dense_slabs_get_a_huge_page_each) {
   assert_true(huge_wanted_for_slabs(&state, HUGE_LARGE, heap, dense, START + HUGE_STALL_SPAN_MS));
 }
 
-UNIT_TEST(clearing_is_no_stall) {
-  struct huge_state state = {0};
+HUGE_TEST(clearing_is_no_stall) {
   for (unsigned i = 0; i < 900; i++) {
     huge_note_stall(&state, 100 * US + i * US, START + i);
-    assert_true(wanted(&state, START + i));
+    assert_true(wanted(START + i));
   }
 }
 
-UNIT_TEST(one_long_touch_is_a_stall) {
-  struct huge_state state = {0};
+HUGE_TEST(one_long_touch_is_a_stall) {
   huge_note_stall(&state, HUGE_STALL_NS, START);
-  assert_true(wanted(&state, START));
+  assert_true(wanted(START));
   huge_note_stall(&state, HUGE_STALL_NS + 1, START);
-  assert_false(wanted(&state, START));
-  assert_int_equal(wanted_again(&state, START), START + HUGE_STALL_SPAN_MS);
+  assert_false(wanted(START));
+  assert_int_equal(wanted_again(START), START + HUGE_STALL_SPAN_MS);
 }
 
-UNIT_TEST(slow_touches_in_a_row_are_a_stall) {
-  struct huge_state state = {0};
+HUGE_TEST(slow_touches_in_a_row_are_a_stall) {
   for (unsigned i = 0; i < 100; i++) /* a quick one between */
     huge_note_stall(&state, i % HUGE_SLOW_MAX == HUGE_SLOW_MAX - 1 ? MS : HUGE_SLOW_NS + 1, START);
   for (unsigned i = 0; i < 100; i++) /* the last that are not slow */
     huge_note_stall(&state, HUGE_SLOW_NS, START);
   for (unsigned i = 0; i < HUGE_SLOW_MAX; i++) {
-    assert_true(wanted(&state, START));
+    assert_true(wanted(START));
     huge_note_stall(&state, HUGE_SLOW_NS + 1, START);
   }
-  assert_int_equal(wanted_again(&state, START), START + HUGE_STALL_SPAN_MS);
+  assert_int_equal(wanted_again(START), START + HUGE_STALL_SPAN_MS);
 }
 
-UNIT_TEST(back_offs_double_to_five_minutes) {
-  struct huge_state state = {0};
+HUGE_TEST(back_offs_double_to_five_minutes) {
   uint64_t now = START, span = HUGE_STALL_SPAN_MS;
   for (unsigned i = 0; i < 20; i++) {
     huge_note_stall(&state, STALL, now);
     huge_note_stall(&state, STALL, now);            /* another thread, the same stall */
     huge_note_stall(&state, STALL, now + span - 1); /* one that asked before */
     huge_note_stall(&state, MS, now + span - 1);
-    assert_int_equal(wanted_again(&state, now), now + span);
+    assert_int_equal(wanted_again(now), now + span);
     now += span + 10;
     span = span * 2 < 300000 ? span * 2 : 300000;
   }
@@ -100,39 +99,36 @@ UNIT_TEST(back_offs_double_to_five_minutes) {
 }
 
 /* A stall costs a sixteenth of the time until the next one, if it does not look as if the process was stopped. */
-UNIT_TEST(longer_stalls_stop_huge_pages_for_longer) {
-  struct huge_state state = {0};
+HUGE_TEST(longer_stalls_stop_huge_pages_for_longer) {
   uint64_t now = START;
   huge_note_stall(&state, 20 * MS, now);
   now += 16 * 20;
-  assert_int_equal(wanted_again(&state, START), now);
+  assert_int_equal(wanted_again(START), now);
   huge_note_stall(&state, STALL, now);
-  assert_int_equal(wanted_again(&state, now), now + 2 * 16 * 20);
-  struct huge_state stopped = {0};
-  huge_note_stall(&stopped, 3600 * 1000 * MS, START);
-  assert_int_equal(wanted_again(&stopped, START), START + HUGE_STALL_SPAN_MS_MAX);
+  assert_int_equal(wanted_again(now), now + 2 * 16 * 20);
+  begin(NULL);
+  huge_note_stall(&state, 3600 * 1000 * MS, START);
+  assert_int_equal(wanted_again(START), START + HUGE_STALL_SPAN_MS_MAX);
 }
 
-UNIT_TEST(good_touches_halve_the_back_off) {
-  struct huge_state state = {0};
+HUGE_TEST(good_touches_halve_the_back_off) {
   uint64_t now = START;
   for (unsigned i = 0; i < 4; i++) {
     huge_note_stall(&state, STALL, now);
-    now = wanted_again(&state, now);
+    now = wanted_again(now);
   }
   assert_int_equal(state.span_ms, 8 * HUGE_STALL_SPAN_MS);
   huge_note_stall(&state, MS, now); /* half, so the next is as long again */
   huge_note_stall(&state, STALL, now);
-  assert_int_equal(wanted_again(&state, now), now + 8 * HUGE_STALL_SPAN_MS);
+  assert_int_equal(wanted_again(now), now + 8 * HUGE_STALL_SPAN_MS);
   now += 8 * HUGE_STALL_SPAN_MS;
   for (unsigned i = 0; i < 4; i++)
     huge_note_stall(&state, MS, now);
   huge_note_stall(&state, STALL, now); /* all forgotten */
-  assert_int_equal(wanted_again(&state, now), now + HUGE_STALL_SPAN_MS);
+  assert_int_equal(wanted_again(now), now + HUGE_STALL_SPAN_MS);
 }
 
-UNIT_TEST(dense_ranges_earn_huge_pages) {
-  struct huge_state state = {0};
+HUGE_TEST(dense_ranges_earn_huge_pages) {
   assert_false(huge_spend(&state, 0));
   assert_false(huge_spend(&state, MIB));
   assert_false(huge_note_written(&state, 0, 0, HEAP)); /* says nothing */
@@ -157,15 +153,14 @@ UNIT_TEST(dense_ranges_earn_huge_pages) {
 }
 
 /* Whatever comes: a back-off is at least its first length, at most five minutes, and ends. */
-UNIT_TEST(back_offs_stay_in_their_bounds) {
-  struct huge_state state = {0};
+HUGE_TEST(back_offs_stay_in_their_bounds) {
   uint64_t seed = UNIT_SEED, now = START;
   for (unsigned i = 0; i < 20000; i++) {
-    bool before = wanted(&state, now);
+    bool before = wanted(now);
     huge_note_stall(&state, test_random(&seed) >> (test_random(&seed) % 64), now);
-    if (before && !wanted(&state, now)) {
-      assert_false(wanted(&state, now + HUGE_STALL_SPAN_MS - 1));
-      assert_true(wanted(&state, now + 300000));
+    if (before && !wanted(now)) {
+      assert_false(wanted(now + HUGE_STALL_SPAN_MS - 1));
+      assert_true(wanted(now + 300000));
     }
     assert_true(state.span_ms <= 300000);
     now += test_random(&seed) % 5000;

@@ -44,7 +44,13 @@ TEST_WRAP(bool, heap_ids_grow, void) {
 
 static const char *one_pool(void) { return unit_lies("apart") ? "1024" : "1"; }
 
-UNIT_TEST(heaps_of_a_pool_free_each_others_blocks) {
+static int all_pools_cleared(void **unused) {
+  unit_pools_clear();
+  return 0;
+}
+#define POOL_TEST(test) UNIT_TEST_BETWEEN(test, NULL, all_pools_cleared)
+
+POOL_TEST(heaps_of_a_pool_free_each_others_blocks) {
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *taker = unit_heap_attach(), *freer = unit_heap_attach();
   assert_ptr_equal(heap_pool(taker), heap_pool(freer));
@@ -69,7 +75,6 @@ UNIT_TEST(heaps_of_a_pool_free_each_others_blocks) {
     is_same |= again == blocks[i];
   assert_true(is_same);
   hak_free(again);
-  unit_pools_clear();
 }
 
 static void flush_current(void) { UNIT_SLOWLY(heap_flush_all(heap_current())); }
@@ -88,14 +93,13 @@ static void free_in_both(void *heaps) {
 }
 
 /* The block is in two bins. The second flush finds its bit set. */
-UNIT_TEST(a_double_free_through_two_heaps_is_found) {
+POOL_TEST(a_double_free_through_two_heaps_is_found) {
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *two[2] = {unit_heap_attach(), unit_heap_attach()};
   unit_heap_become(two[0]);
   blocks[0] = UNIT_GOT(hak_malloc(BYTES));
   unit_must_die(free_in_both, two, "double free of block ", blocks[0], "");
   hak_free(blocks[0]);
-  unit_pools_clear();
 }
 
 /* Two heaps of two pools. The first one has allocated blocks[0..BLOCKS), the second one has a bin for them. */
@@ -124,7 +128,7 @@ static size_t others_in_bin(const struct heap *heap) {
   return count;
 }
 
-UNIT_TEST(bins_keep_blocks_of_other_pools) {
+POOL_TEST(bins_keep_blocks_of_other_pools) {
   struct heap *two[2];
   two_pools(two);
   void *last = NULL;
@@ -154,7 +158,6 @@ UNIT_TEST(bins_keep_blocks_of_other_pools) {
   unit_heap_become(two[0]);
   flush_current();
   assert_int_equal(heap_pool(two[0])->slabs.taken_bytes, 0);
-  unit_pools_clear();
 }
 
 /* A pool without a free block of a long class takes those of another before it opens a slab, unless that pool's lock is
@@ -190,7 +193,7 @@ UNIT_TEST(free_blocks_of_other_pools_serve) {
 
 /* Blocks of others leave a bin by envelopes. If there is no memory for one, and their pool's lock is taken, they
  * stay. */
-UNIT_TEST(blocks_of_others_stay_if_memory_is_out) {
+POOL_TEST(blocks_of_others_stay_if_memory_is_out) {
   struct heap *two[2];
   two_pools(two);
   unit_free(blocks, 4);
@@ -211,11 +214,10 @@ UNIT_TEST(blocks_of_others_stay_if_memory_is_out) {
   assert_int_equal(heap_pool(two[0])->slabs.taken_bytes, (BLOCKS - kept) * BYTES + bins_content(two[0]).bytes);
   has_no_metadata = false;
   unit_free(blocks + 4, BLOCKS - 4);
-  unit_pools_clear();
 }
 
 /* A heap with such blocks is not parked: its next owner may belong to any pool. */
-UNIT_TEST(a_dead_heap_keeps_blocks_that_stay) {
+POOL_TEST(a_dead_heap_keeps_blocks_that_stay) {
   struct heap *two[2];
   two_pools(two);
   hak_free(blocks[0]);
@@ -233,19 +235,17 @@ UNIT_TEST(a_dead_heap_keeps_blocks_that_stay) {
   assert_false(heap_is_owned(two[1]->id));
   assert_int_equal(bins_content(two[1]).blocks, 0);
   unit_free(blocks + 1, BLOCKS - 1);
-  unit_pools_clear();
 }
 
 /* The block is in two bins, of two pools. */
-UNIT_TEST(a_double_free_through_two_pools_is_found) {
+POOL_TEST(a_double_free_through_two_pools_is_found) {
   struct heap *two[2];
   two_pools(two);
   unit_must_die(free_in_both, two, "double free of block ", blocks[0], "");
   unit_free(blocks, BLOCKS);
-  unit_pools_clear();
 }
 
-UNIT_TEST(heaps_spread_over_the_pools) {
+POOL_TEST(heaps_spread_over_the_pools) {
   unit_option("HAKMEM_POOLS", "3");
   uint32_t before = pool_count();
   for (unsigned i = 0; i < 7; i++)
@@ -267,7 +267,6 @@ UNIT_TEST(heaps_spread_over_the_pools) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
     used += pool_heaps(pool) > 0;
   assert_int_equal(used, min_size(os_cpus_add(), POOLS_MAX));
-  unit_pools_clear();
 }
 
 /* One heap allocates so many blocks, and the other frees them. */
@@ -292,7 +291,7 @@ static struct pool *two_of_a_pool(struct heap *two[2]) {
 #define ROUNDS_TO_PART 1000
 
 /* A thread that only frees what the others of its pool allocate gets another pool. Others stay. */
-UNIT_TEST(a_thread_that_only_frees_leaves_its_pool) {
+POOL_TEST(a_thread_that_only_frees_leaves_its_pool) {
   struct heap *two[2];
   unit_option("HAKMEM_POOLS", "0");
   struct pool *pool = two_of_a_pool(two);
@@ -318,11 +317,10 @@ UNIT_TEST(a_thread_that_only_frees_leaves_its_pool) {
   pool = two_of_a_pool(two);
   hand_over(two[0], two[1], ROUNDS_TO_PART);
   assert_ptr_equal(heap_pool(two[1]), pool);
-  unit_pools_clear();
 }
 
 /* A thread that uses a class once holds little of it. */
-UNIT_TEST(a_new_bin_holds_few_blocks) {
+POOL_TEST(a_new_bin_holds_few_blocks) {
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *heap = unit_heap_attach();
   void *held[BLOCKS];
@@ -333,7 +331,6 @@ UNIT_TEST(a_new_bin_holds_few_blocks) {
   assert_in_range(heap->counters.refills - refills, 1, BLOCKS / 6); /* used more, it holds more */
   unit_free(held, BLOCKS);
   UNIT_HEAP_VALID(heap);
-  unit_pools_clear();
 }
 
 /* Each of many threads keeps less in its bins and its envelopes. */
@@ -370,7 +367,7 @@ static void *allocate_and_end(void *unused) {
   return heap_pool(heap_current());
 }
 
-UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
+POOL_TEST(an_ended_threads_blocks_serve_its_pool) {
   unit_needs_ends();
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *self = unit_heap_attach();
@@ -380,7 +377,6 @@ UNIT_TEST(an_ended_threads_blocks_serve_its_pool) {
   unit_sweep();
   assert_int_equal(atomic_load(&heap_pool(self)->heaps), 1);
   assert_int_equal(heap_pool(self)->slabs.taken_bytes, 0);
-  unit_pools_clear();
 }
 
 #define LEFT_BLOCKS 2000
@@ -408,7 +404,7 @@ static void *look_at_pools(void *unused) {
 
 /* A thread that sends an envelope to a pool without heaps cannot drain it while another one holds the pool's lock. Then
  * that one does. */
-UNIT_TEST(mail_to_a_pool_without_heaps_does_not_stay) {
+POOL_TEST(mail_to_a_pool_without_heaps_does_not_stay) {
   unit_needs_ends();
   unit_option("HAKMEM_POOLS", "2");
   struct heap *self = unit_heap_attach();
@@ -426,7 +422,6 @@ UNIT_TEST(mail_to_a_pool_without_heaps_does_not_stay) {
     for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
       assert_true(pool == heap_pool(self) || !inbox_has_mail(pool));
   }
-  unit_pools_clear();
 }
 
 static struct heap *sender;
@@ -440,7 +435,7 @@ static void sender_flushes(void) {
 }
 
 /* While a thread attaches to a pool, another one sends to it, and does not drain it. Then memory is out for a heap. */
-UNIT_TEST(mail_to_a_pool_that_gets_no_heap_does_not_stay) {
+POOL_TEST(mail_to_a_pool_that_gets_no_heap_does_not_stay) {
   struct heap *two[2];
   two_pools(two);
   struct pool *pool = heap_pool(two[0]);
@@ -460,7 +455,6 @@ UNIT_TEST(mail_to_a_pool_that_gets_no_heap_does_not_stay) {
     lifeline_drop(&heap->lifeline);
   unit_heap_become(sender);
   unit_free(blocks + 1, BLOCKS - 1);
-  unit_pools_clear();
 }
 
 static void deliver_from(unsigned i) {
@@ -469,7 +463,7 @@ static void deliver_from(unsigned i) {
 }
 
 /* The holder of a pool's lock may have ended or jumped out of its slow path. Others of the pool go on elsewhere. */
-UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
+POOL_TEST(a_lock_that_is_never_given_stops_no_thread) {
   unit_option("HAKMEM_POOLS", one_pool());
   struct heap *holder = unit_heap_attach(), *other = unit_heap_attach();
   struct pool *pool = heap_pool(other);
@@ -497,13 +491,12 @@ UNIT_TEST(a_lock_that_is_never_given_stops_no_thread) {
   deliver_from(2);
   unit_sweep();
   assert_false(heap_is_owned(other->id));
-  unit_pools_clear();
 }
 
 static void nothing(void) {}
 
 /* If there is no memory for another heap either, the thread keeps its own, and what belongs to that. */
-UNIT_TEST(a_thread_keeps_its_heap_if_there_is_no_other) {
+POOL_TEST(a_thread_keeps_its_heap_if_there_is_no_other) {
   struct heap *heap = unit_heap_attach();
   for (struct heap *each = heap_from(1, false); each; each = heap_from(each->id + 1, false))
     assert_true(lifeline_take(&each->lifeline)); /* no parked one serves */
@@ -520,7 +513,6 @@ UNIT_TEST(a_thread_keeps_its_heap_if_there_is_no_other) {
   hak_free(blocks[0]);
   for (struct heap *each = heap_from(1, false); each; each = heap_from(each->id + 1, false))
     lifeline_drop(&each->lifeline);
-  unit_pools_clear();
 }
 
 static void check_child(void *pool) {
@@ -531,14 +523,13 @@ static void check_child(void *pool) {
     blocks[i] = CHECK_GOT(hak_malloc(BYTES));
 }
 
-UNIT_TEST(a_forks_child_keeps_one_heap) {
+POOL_TEST(a_forks_child_keeps_one_heap) {
   unit_option("HAKMEM_POOLS", "2");
   for (unsigned i = 0; i < 5; i++) {
     unit_heap_attach();
     hak_free(hak_malloc(BYTES));
   }
   unit_passes_in_child(check_child, heap_pool(heap_current()));
-  unit_pools_clear();
 }
 
 UNIT_MAIN(unit_alone())
