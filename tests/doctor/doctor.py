@@ -140,9 +140,11 @@ def process_cases(made):
         ("cgroup", "note", "5 processes share", write(f"{GROUP}/cgroup.procs", many)),
         ("cgroup", "warning", "of 64 MiB", both(Tree.first_version, limit_v1(64))),
         # A group above that is smaller.
-        ("cgroup", "warning", "of 90 MiB", both(write("sys/fs/cgroup/app/memory.max", "max\n"),
-            write("sys/fs/cgroup/memory.max", f"{90 << 20}\n"), write("sys/fs/cgroup/memory.current", f"{89 << 20}\n"))),
-        ("pressure", "warning", "12 %", write(f"{GROUP}/memory.pressure", "some avg10=12.5 avg60=0 avg300=0 total=0\n")),
+        ("cgroup", "warning", "of 90 MiB", both(
+            write("sys/fs/cgroup/app/memory.max", "max\n"), write("sys/fs/cgroup/memory.max", f"{90 << 20}\n"),
+            write("sys/fs/cgroup/memory.current", f"{89 << 20}\n"))),
+        ("pressure", "warning", "12 %",
+         write(f"{GROUP}/memory.pressure", "some avg10=12.5 avg60=0 avg300=0 total=0\n")),
         ("mappings", "warning", "only 1000", write("proc/sys/vm/max_map_count", "1000\n")),
         ("mappings", "problem", "of at most 3", write("proc/sys/vm/max_map_count", "3\n")),
         ("address-space", "note", "2.0 GiB", limit("address space", 2 << 30)),

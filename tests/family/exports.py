@@ -4,8 +4,8 @@
     exports.py --control LIBRARY  judges a library that breaks the rules (libc): must be refused
 
 Rules: the whole malloc family, all forms of operator new and delete and all HAK_API functions of the public headers are
-exported, and nothing else; NEEDED names libc (and ld.so) only; thread-local storage is initial-exec and at most 16 bytes;
-no text relocations.
+exported, and nothing else; NEEDED names libc (and ld.so) only; thread-local storage is initial-exec and at most 16
+bytes; no text relocations.
 """
 import pathlib
 import re

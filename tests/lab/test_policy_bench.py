@@ -116,7 +116,8 @@ def test_goals_that_are_met():
 @pytest.mark.parametrize("found, words", [
     (goals(nothing=111), ["cost, from nothing / best fixed of each"]),
     (goals(file=104), ["cost, from a file / best fixed of each"]),
-    (goals(nothing=190, file=190), ["from nothing", "from a file", "from nothing / best single", "from a file / best s"]),
+    (goals(nothing=190, file=190),
+     ["from nothing", "from a file", "from nothing / best single", "from a file / best s"]),
     (goals(outcome("a"), outcome("b", nothing=1.04)), ["wall time"]),
     (goals(outcome("a"), outcome("b", file=1.04)), ["wall time"]),
     (goals(outcome("a", "rss_ms_kb", nothing=1.06)), ["RSS x time"]),

@@ -80,7 +80,8 @@ def costs_by_hand(folder):
     rest = {name: value for name, value in found.items() if name != "fixed"}
     judge_costs(rest, {
         "events": 5, "seconds": 2.15, "evolving": HAND_COSTS["1s"],  # begins like the delay, and one match is played
-        "best_of_arm": HAND_COSTS["100ms"], "best_fixed": "100ms", "arms": 1, "matches": 1, "switches": rest["switches"],
+        "best_of_arm": HAND_COSTS["100ms"], "best_fixed": "100ms", "arms": 1, "matches": 1,
+        "switches": rest["switches"],
     })  # fmt: skip
     # Twice the delay: half the rent. A fault of 1000 ns: as much rent, too, since they weigh the same at the delay.
     judge_costs(simulated(folder, text(HAND), "--delay", "2000")["fixed"]["warm"], 2050 * 64)

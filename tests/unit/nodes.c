@@ -150,8 +150,8 @@ UNIT_TEST_BETWEEN(nodes_are_counted, NULL, forget_tree) {
 }
 
 /* Threads come that may use a second processor, later a third one; they attach one after the other. After many threads
- * in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads is: a new processor
- * makes room for a pool more until there are twice as many threads. */
+ * in a row that brought no new processor, most are not asked for theirs. Whoever doubles the threads is: a new
+ * processor makes room for a pool more until there are twice as many threads. */
 UNIT_TEST_IN_CHILD(processors_that_come_late_are_found) {
   enum { SECOND = 13, THIRD = 30, THREADS = 64 };
   unit_option("HAKMEM_POOLS", "0");
