@@ -13,10 +13,10 @@
 __attribute__((used)) static void (*const start_of_library)(void) = hak_start;
 
 static const char usage[] =
-    "hakmem-options [--markdown]\n"
+    "hakmem-options [--markdown PAGE]\n"
     "\n"
     "Prints the table of options: name, value that the environment gives, values, defaults, what it does.\n"
-    "  --markdown   prints docs/options.md, which does not depend on the environment\n";
+    "  --markdown   prints PAGE, docs/options.md, with its tables made anew; they do not depend on the environment\n";
 
 /* The text stays until the next call. */
 static const char *value_text(enum option option, long value) {
@@ -69,45 +69,7 @@ static void print_text(void) {
   }
 }
 
-static const char before_table[] =
-    "# Options\n"
-    "\n"
-    "Made from the table in `src/base/option_rows.def` by `hak options --markdown`. `hak options` prints it with the\n"
-    "values that the environment gives.\n"
-    "\n"
-    "Set an option in the environment (`HAKMEM_PURGE_DELAY_MS=500`) or in the program\n"
-    "(`hak_option_set(\"purge_delay_ms\", \"500\")` of `hakmem/hakmem.h`). An option that is not set has its\n"
-    "preset's value: `HAKMEM_PROFILE` selects the preset. Numbers are decimal. Words are accepted in any case. Where\n"
-    "`off` is a value, `0`, `no` and `false` mean it, and `1`, `on`, `yes` and `true` mean the first other value. A\n"
-    "variable with an empty value is not set. An unknown name or a bad value is answered in one line on stderr and\n"
-    "changes nothing. A program with raised privileges (set-uid) reads no environment.\n"
-    "\n"
-    "| option | values | speed | balanced | lean | secure | may change | what it does |\n"
-    "|---|---|---|---|---|---|---|---|\n";
-
-static const char before_changes[] =
-    "\n"
-    "## Changing an option while the program runs\n"
-    "\n"
-    "`hak_option_set` returns `EPERM` for an option that may change at start only. It may set the others at any\n"
-    "time, from any thread. Each thread acts on the new value from its next slow path on: when it fills or empties a\n"
-    "bin, takes or frees a large object, or purges memory. The value `NULL` returns the option to the preset's\n"
-    "value.\n"
-    "\n"
-    "| option | effect of a change on what is there |\n"
-    "|---|---|\n";
-
-static const char before_aliases[] = "\n"
-                                     "## Other names\n"
-                                     "\n"
-                                     "These names of earlier versions still work. An option's own name beats them, "
-                                     "whichever comes first in the environment.\n"
-                                     "\n"
-                                     "| name | means |\n"
-                                     "|---|---|\n";
-
-static void print_markdown(void) {
-  fputs(before_table, stdout);
+static void print_option_rows(void) {
   for (enum option i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
     printf("| `%s` | ", row->environment);
@@ -118,11 +80,15 @@ static void print_markdown(void) {
                                                 : "");
     printf(" | %s | %s |\n", row->time == OPTION_AT_START ? "at start" : "any time", row->sentence);
   }
-  fputs(before_changes, stdout);
+}
+
+static void print_change_rows(void) {
   for (enum option i = 0; i < OPTION_COUNT; i++)
     printf("| `%s` | %s%s |\n", option_rows[i].name, option_rows[i].time == OPTION_AT_START ? "At start only. " : "",
            option_rows[i].change);
-  fputs(before_aliases, stdout);
+}
+
+static void print_alias_rows(void) {
   for (unsigned i = 0; i < option_alias_count; i++) {
     const struct option_alias *alias = &option_aliases[i];
     const char *own = option_rows[alias->option].environment;
@@ -138,17 +104,20 @@ static void print_markdown(void) {
   }
 }
 
+static void (*const tables[])(void) = {print_option_rows, print_change_rows, print_alias_rows};
+static void print_rows(unsigned table) { tables[table](); }
+
 /* A summary of this program would be in the way. */
 static void be_silent(void) { hak_option_set("stats", "off"); }
 
 int main(int count, char **arguments) {
-  bool is_markdown = false;
-  const struct tool_option options[] = {{"--markdown", &is_markdown, NULL}, {NULL, NULL, NULL}};
+  const char *page = NULL;
+  const struct tool_option options[] = {{"--markdown", NULL, &page}, {NULL, NULL, NULL}};
   atexit(be_silent);
   tool_begin("hakmem-options", usage, count, arguments);
   tool_words(arguments, options, NULL, 0);
-  if (is_markdown)
-    print_markdown();
+  if (page)
+    tool_print_page(page, sizeof tables / sizeof *tables, print_rows);
   else
     print_text();
   return tool_end(0);

@@ -133,3 +133,28 @@ void tool_print_json(const char *text) {
   }
   putchar('"');
 }
+
+static bool begins_with(const char *line, const char *start) { return strncmp(line, start, strlen(start)) == 0; }
+
+void tool_print_page(const char *path, unsigned tables, void (*print_rows)(unsigned table)) {
+  FILE *page = fopen(path, "re");
+  char *line = NULL;
+  size_t room = 0;
+  unsigned made = 0, table_line = 0; /* of a table that is made anew; 0: in none */
+  if (page == NULL)
+    tool_fail(2, "%s: %m", path);
+  while (getline(&line, &room, page) > 0) {
+    bool is_in_table = table_line > 0 && *line == '|';
+    table_line = is_in_table || begins_with(line, "| name |") || begins_with(line, "| option |") ? table_line + 1 : 0;
+    if (table_line < 3)
+      fputs(line, stdout);
+    if (table_line == 2 && made++ < tables)
+      print_rows(made - 1);
+  }
+  free(line);
+  if (ferror(page))
+    tool_fail(2, "%s: %m", path);
+  fclose(page);
+  if (made != tables)
+    tool_fail(1, "%s has %u tables of names or options, and not %u", path, made, tables);
+}

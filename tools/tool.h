@@ -31,3 +31,7 @@ long tool_pid(const char *word);
 
 /* Prints a string of JSON; bytes that are not UTF-8 become U+FFFD. NULL: null. */
 void tool_print_json(const char *text);
+
+/* Prints a page of Markdown. In its tables whose first column is "name" or "option", which must be so many, the rows
+ * are those that print_rows prints. */
+void tool_print_page(const char *path, unsigned tables, void (*print_rows)(unsigned table));

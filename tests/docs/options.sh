@@ -1,19 +1,17 @@
 #!/bin/sh
-# options.sh TOOL PAGE: docs/options.md is what the table gives; a changed page is refused. The tool shows the options
+# options.sh TOOL PAGE: the tables of docs/options.md are what the code gives; changed ones are refused. The tool shows the options
 # of the environment, and makes no summary of its own.
 set -eu
 tool=$1 page=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-is_fresh() { diff -u "$1" "$work/made"; }
-
 # The page does not depend on the environment.
-env HAKMEM_PROFILE=lean HAKMEM_KEEP_MB=7 "$tool" --markdown >"$work/made"
+is_fresh() { env HAKMEM_PROFILE=lean HAKMEM_KEEP_MB=7 "$tool" --markdown "$1" | diff -u "$1" -; }
 
 # The positive control: one number, one word, one row less.
 sed 's/3600000/3600001/' "$page" >"$work/number"
-sed 's/decimal/octal/' "$page" >"$work/word"
+sed 's/purge/urge/' "$page" >"$work/word"
 sed '/HAKMEM_PURGE/d' "$page" >"$work/row"
 for changed in number word row; do
   if is_fresh "$work/$changed" >/dev/null; then
@@ -22,7 +20,7 @@ for changed in number word row; do
   fi
 done
 
-is_fresh "$page" || { echo "docs/options.md is stale; make it: hak options --markdown >docs/options.md"; exit 1; }
+is_fresh "$page" || { echo "docs/options.md is stale; make it: hak options --markdown docs/options.md >made && mv made docs/options.md"; exit 1; }
 
 # Without a word last: its output stays for the look at the value.
 for word in --nonsense --help ''; do

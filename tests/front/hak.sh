@@ -201,9 +201,10 @@ HAK_LIB=$other expect 0 "$("$hak" version)" '' "$hak" version
 "$hak" run --stats=json -- env true 2>"$work/err"
 grep -Eq "^[{]\"hakmem\":\"$("$hak" version) \([a-z]+ [^ ,]+\)\"" "$work/err" || fail "the library's version: $(head -c 99 "$work/err")"
 "$hak" options | grep -q HAKMEM_PROFILE || fail "options: $("$hak" options)"
-"$hak" options --markdown | grep -q '^# Options$' || fail "options --markdown: $("$hak" options --markdown)"
+printf '# A page\n' >"$work/page.md"
+expect 1 '# A page' 'has 0 tables' "$hak" options --markdown "$work/page.md"
 [ "$("$hak" options --help)" = "$("$hak" help options)" ] || fail "options --help: $("$hak" options --help)"
-expect 2 '' 'takes --markdown or nothing' "$hak" options --nonsense
+expect 2 '' 'takes --markdown PAGE or nothing' "$hak" options --nonsense
 # What is built first can be built with closed streams, too.
 "$hak" options >&- 2>"$work/err"
 [ $? = 1 ] || fail "options without stdout: another status than 1"

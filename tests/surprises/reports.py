@@ -1,6 +1,6 @@
 """What hakmem writes for people ends no program by a signal, waits for nobody for ever, and goes into no data file.
 
-    reports.py LIBRARY REPORTER OPTIONS      OPTIONS: the program hakmem-options
+    reports.py LIBRARY REPORTER
 
 The judge is shown to fail: a program that writes without hakmem's care is ended by the same signals.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cases
 
-LIBRARY, REPORTER, OPTIONS = sys.argv[1:4]
+LIBRARY, REPORTER = sys.argv[1:3]
 
 
 def environment(**options):
@@ -104,8 +104,8 @@ def look_at_data(folder):
 
 
 def option_names():
-    listed = subprocess.run([OPTIONS, "--markdown"], capture_output=True, text=True, check=True).stdout
-    return sorted(set(re.findall(r"\bHAKMEM_[A-Z_]+", listed)))
+    page = (Path(__file__).parents[2] / "docs/options.md").read_text()
+    return sorted(set(re.findall(r"\bHAKMEM_[A-Z_]+", page)))
 
 
 def look_at_values(_):
