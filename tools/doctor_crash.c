@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)8 << 10) /* longer than the longest frame */
 #define FRAME "hakmem:     "
 #define FILES_MAX 64u
 
@@ -44,37 +43,21 @@ static void print_function(char *line) {
   }
 }
 
-/* Reads to the end of a line, or as much of it as there is room for. Returns how much; 0 at the end, or after an error. */
-static size_t piece_read(FILE *file, char *piece) {
-  size_t length = 0;
-  for (int c = 0; length < PIECE_BYTES - 1 && c != '\n' && (c = getc(file)) != EOF;)
-    piece[length++] = (char)c;
-  piece[length] = 0;
-  return length;
-}
-
-/* A log may be long, be written while it is read, and have zero bytes. */
+/* A log may be written while it is read, and have zero bytes. */
 void doctor_print_crash(const char *path) {
-  bool is_stdin = strcmp(path, "-") == 0;
-  FILE *file = is_stdin ? stdin : fopen(path, "re");
-  if (file == NULL)
-    tool_fail(2, "%s: %m", path);
-  static char piece[PIECE_BYTES];
-  bool is_begin = true; /* of a line */
-  for (size_t length; (length = piece_read(file, piece)) > 0;) {
-    bool has_end = piece[length - 1] == '\n';
-    piece[length - has_end] = 0;
-    fwrite(piece, 1, length - has_end, stdout);
-    if (is_begin && (has_end || feof(file)))
-      print_function(piece);
-    if (has_end)
-      putchar('\n');
-    is_begin = has_end;
-  }
-  if (!is_begin)
+  FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+  char *line = NULL;
+  size_t room = 0;
+  for (ssize_t length; file && (length = getline(&line, &room, file)) > 0;) {
+    length -= line[length - 1] == '\n';
+    line[length] = 0;
+    fwrite(line, 1, (size_t)length, stdout);
+    print_function(line);
     putchar('\n');
-  if (ferror(file))
+  }
+  if (file == NULL || !feof(file))
     tool_fail(2, "%s: %m", path);
-  if (!is_stdin)
+  free(line);
+  if (file != stdin)
     fclose(file);
 }

@@ -4,7 +4,6 @@
 #include "tools/tool.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,44 +37,25 @@ struct wish {
 
 /* --- the file --- */
 
-/* Creates the file `out`, or one named after the command; never touches an existing file. Returns a descriptor, or -1
- * and errno. */
-static int create_file(const struct wish *wish, const struct control *control, char *path, size_t path_bytes) {
-  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+/* Creates the file `out`, or one named after the command; never touches an existing file. NULL and errno: it cannot. */
+static FILE *create_file(const struct wish *wish, const struct control *control, char *path, size_t path_bytes) {
   if (wish->out) {
     snprintf(path, path_bytes, "%s", wish->out);
-    return open(path, flags, 0666);
+    return fopen(path, "wxe");
   }
   struct live_kernel kernel;
   live_kernel(&control->live, &kernel);
   for (char *at = kernel.command; *at; at++)
     if (*at == '/' || *at < ' ' || (at == kernel.command && (*at == '-' || *at == '.')))
       *at = '_';
-  int fd = -1;
-  for (int number = 1; fd < 0 && number <= NAMES_MAX; number++) {
+  FILE *file = NULL;
+  errno = EEXIST;
+  for (int number = 1; file == NULL && errno == EEXIST && number <= NAMES_MAX; number++) {
     int length = snprintf(path, path_bytes, "%s.%ld", kernel.command, control->live.pid);
     snprintf(path + length, path_bytes - (size_t)length, number > 1 ? "-%d.pb.gz" : ".pb.gz", number);
-    fd = open(path, flags, 0666);
-    if (fd < 0 && errno != EEXIST)
-      break;
+    file = fopen(path, "wxe");
   }
-  return fd;
-}
-
-/* False and errno if not all could be written. */
-static bool write_all(int fd, const char *bytes, size_t length) {
-  while (length > 0) {
-    ssize_t written = write(fd, bytes, length);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0) {
-      errno = written < 0 ? errno : EIO;
-      return false;
-    }
-    bytes += written;
-    length -= (size_t)written;
-  }
-  return true;
+  return file;
 }
 
 /* Creates the file first: if that fails, no command is sent. */
@@ -84,22 +64,25 @@ static void dump_profile(const struct wish *wish, struct control *control) {
   bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
   if (wish->out && strlen(wish->out) >= sizeof path)
     tool_fail(2, "--out: the name is too long");
-  int fd = is_stdout ? STDOUT_FILENO : create_file(wish, control, path, sizeof path);
-  if (fd < 0)
+  FILE *file = is_stdout ? stdout : create_file(wish, control, path, sizeof path);
+  if (file == NULL)
     tool_fail(2, errno == EEXIST ? "%s is there and is not overwritten" : "%s: %m", path);
   size_t length;
   void *bytes = control_answer(control, CONTROL_DUMP, &length);
-  bool is_answered = bytes != NULL;
-  bool is_written = is_answered && write_all(fd, bytes, length) && (is_stdout || close(fd) == 0);
+  bool is_written = bytes && fwrite(bytes, 1, length, file) == length && fflush(file) == 0;
   int error = errno;
-  free(bytes);
+  if (!is_stdout && fclose(file) != 0 && is_written) {
+    error = errno;
+    is_written = false;
+  }
   if (!is_written && !is_stdout)
     unlink(path);
   errno = error;
-  if (!is_answered)
+  if (bytes == NULL)
     tool_fail((int)control->live.problem, "%s", control->live.sentence);
   if (!is_written)
     tool_fail(2, "%s: %m", path);
+  free(bytes);
   if (!is_stdout)
     printf("%s: %s; to look at it: go tool pprof -http=: %s, or hak profile top %s in a checkout\n", path,
            live_size(length), path, path);

@@ -3,6 +3,7 @@
 #include "tools/tool.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
@@ -75,18 +76,18 @@ static void convert_report(const char *path, enum stats_mode mode) {
   static struct stats_snapshot snapshot;
   static char bytes[STATS_FORMAT_BYTES_MAX];
   char problem[STATS_READ_SENTENCE];
-  static char report[STATS_FORMAT_BYTES_MAX];
   FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
   if (file == NULL)
     tool_fail(2, "%s: %m", path);
-  stats_find(file, report, sizeof report);
-  if (ferror(file))
+  char none[] = "", *report = stats_find(file);
+  if (!feof(file))
     tool_fail(2, "%s: %m", path);
-  if (!stats_read(report, &snapshot, problem))
+  if (!stats_read(report ? report : none, &snapshot, problem))
     tool_fail(2, "%s: %s", path, problem);
   struct text text = TEXT_IN(bytes);
   stats_format(&text, mode, &snapshot);
   fwrite(text.bytes, 1, text.length, stdout);
+  free(report);
   if (file != stdin)
     fclose(file);
 }

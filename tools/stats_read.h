@@ -7,9 +7,9 @@
 
 #define STATS_READ_SENTENCE 256
 
-/* Copies the last report in a file, in which a program's own output may stand, to `report`. "": there is none. Of a
- * report that is longer than `room` the begin is copied. */
-void stats_find(FILE *file, char *report, size_t room);
+/* Returns a copy of the last report in a file, in which a program's own output may stand; free it. NULL: there is none,
+ * or the file was not read to its end. */
+char *stats_find(FILE *file);
 
 /* Reads a report, which ends with a zero byte or a line. out->version points into text, which is changed. On failure
  * false, and problem says why. */
