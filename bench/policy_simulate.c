@@ -4,6 +4,7 @@
 
 #include "adapt/policy_state.h"
 #include "adapt/strategy_words.h"
+#include "inspect/file.h"
 #include "tools/policy_disk.h"
 
 #include <errno.h>
@@ -171,11 +172,11 @@ static bool read_number(const char *text, uint64_t least, uint64_t most, uint64_
 }
 
 static bool load(const char *path) {
-  char problem[POLICY_DISK_SENTENCE];
   struct policy_file file;
-  void *bytes = policy_disk_read(path, &file, problem);
-  if (bytes == NULL) {
-    refuse("--load: %s", problem);
+  void *bytes;
+  const char *problem = policy_disk_read(path, &file, &bytes);
+  if (problem) {
+    refuse("--load: %s: %s", path, problem);
     return false;
   }
   for (uint32_t i = 0; i < file.module_count; i++) {
@@ -188,7 +189,6 @@ static bool load(const char *path) {
 }
 
 static bool save(const char *path) {
-  char problem[POLICY_DISK_SENTENCE];
   size_t capacity = policy_file_bytes(POLICY_MODULES, POLICY_ARMS + 2 * POLICY_RANGES);
   void *bytes = malloc(capacity);
   if (bytes == NULL) {
@@ -201,11 +201,11 @@ static bool save(const char *path) {
     policy_file_add_module(&writer, run.modules[i].tag, run.modules[i].name);
   policy_file_add_table(&writer, &run.table, policy_site_of(1, 0)); /* sites of no module mean nothing elsewhere */
   size_t length = policy_file_end(&writer);
-  bool is_saved = policy_disk_write(path, bytes, length, problem);
+  enum os_file_error error = os_file_replace(path, bytes, length);
   free(bytes);
-  if (!is_saved)
-    refuse("--save: %s", problem);
-  return is_saved;
+  if (error)
+    refuse("--save: %s: %s", path, os_file_words(error));
+  return error == OS_FILE_OK;
 }
 
 static int simulate(const char *path) {
@@ -213,8 +213,9 @@ static int simulate(const char *path) {
   begin();
   if (run.load && !load(run.load))
     return 2;
-  if (run.save && !policy_disk_may_write(run.save, WRITER, problem))
-    return refuse("--save: %s", problem);
+  const char *reason = run.save ? policy_disk_reason_to_keep(run.save, WRITER) : NULL;
+  if (reason)
+    return refuse("--save: %s: %s, so it is not overwritten", run.save, reason);
   if (!stream_read(path, happened, NULL, problem))
     return refuse("%s: %s", path, problem);
   struct policy_totals totals = totals_now();

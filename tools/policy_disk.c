@@ -1,71 +1,36 @@
 #include "tools/policy_disk.h"
 
-#include "inspect/file.h"
+#include "adapt/policy_store.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BYTES_MAX ((size_t)64 << 20)
 
-/* Writes a sentence. Returns false. */
-static bool problem_set(char problem[POLICY_DISK_SENTENCE], const char *path, const char *words) {
-  snprintf(problem, POLICY_DISK_SENTENCE, "%.128s: %s", path, words);
-  return false;
+static enum os_file_error read_whole(const char *path, struct policy_file *file, void **bytes,
+                                     enum policy_file_error *problem) {
+  *bytes = malloc(BYTES_MAX); /* pages that are not read into stay untouched */
+  return *bytes ? policy_store_open(path, *bytes, BYTES_MAX, file, problem) : OS_FILE_NO_MEMORY;
 }
 
-/* Reads an ordinary file; NULL on failure, with *is_there false if there is none. */
-static void *read_content(const char *path, size_t *length, bool *is_there, char problem[POLICY_DISK_SENTENCE]) {
-  char *bytes = malloc(BYTES_MAX); /* pages that are not read into stay untouched */
-  enum os_file_error error = bytes ? os_file_read(path, bytes, BYTES_MAX, length) : OS_FILE_REFUSED;
-  *is_there = error != OS_FILE_ABSENT;
-  if (bytes && error == OS_FILE_OK && *length < BYTES_MAX)
-    return bytes;
-  problem_set(problem, path,
-              bytes == NULL         ? "no memory to read it"
-              : error != OS_FILE_OK ? os_file_words(error)
-                                    : "is too large for a policy file");
-  free(bytes);
-  return NULL;
-}
-
-static const char *const faults[] = {
-    [POLICY_FILE_FOREIGN] = "is not a policy file",
-    [POLICY_FILE_DAMAGED] = "is a policy file that is damaged",
-    [POLICY_FILE_NEWER] = "is a policy file of a later version of hakmem",
-    [POLICY_FILE_OTHER] = "is a policy file of other strategies than this hakmem has",
-};
-
-void *policy_disk_read(const char *path, struct policy_file *file, char problem[POLICY_DISK_SENTENCE]) {
-  size_t length = 0;
-  bool is_there;
-  void *bytes = read_content(path, &length, &is_there, problem);
-  if (bytes == NULL)
+const char *policy_disk_read(const char *path, struct policy_file *file, void **bytes) {
+  enum policy_file_error problem;
+  enum os_file_error error = read_whole(path, file, bytes, &problem);
+  if (!error && problem == POLICY_FILE_OK)
     return NULL;
-  enum policy_file_error error = length == 0 ? POLICY_FILE_FOREIGN : policy_file_open(file, bytes, length);
-  if (error == POLICY_FILE_OK)
-    return bytes;
-  problem_set(problem, path, faults[error]);
-  free(bytes);
-  return NULL;
+  free(*bytes);
+  return error ? os_file_words(error) : policy_file_words(problem);
 }
 
-bool policy_disk_may_write(const char *path, const char *writer, char problem[POLICY_DISK_SENTENCE]) {
-  size_t length = 0;
-  bool is_there;
+const char *policy_disk_reason_to_keep(const char *path, const char *writer) {
+  void *bytes;
   struct policy_file file;
-  void *bytes = read_content(path, &length, &is_there, problem);
-  if (bytes == NULL)
-    return !is_there;
-  enum policy_file_error error = length == 0 ? POLICY_FILE_DAMAGED : policy_file_open(&file, bytes, length);
+  enum policy_file_error problem;
+  enum os_file_error error = read_whole(path, &file, &bytes, &problem);
   free(bytes);
-  return error == POLICY_FILE_DAMAGED || (error == POLICY_FILE_OK && strcmp(file.writer, writer) == 0) ||
-         problem_set(problem, path,
-                     error == POLICY_FILE_FOREIGN ? "is not a policy file, so it is not overwritten"
-                                                  : "holds what a program learned, so it is not overwritten");
-}
-
-bool policy_disk_write(const char *path, const void *bytes, size_t length, char problem[POLICY_DISK_SENTENCE]) {
-  enum os_file_error error = os_file_replace(path, bytes, length);
-  return error == OS_FILE_OK || problem_set(problem, path, os_file_words(error));
+  if (error)
+    return error == OS_FILE_ABSENT ? NULL : os_file_words(error);
+  if (problem == POLICY_FILE_OK)
+    return strcmp(file.writer, writer) == 0 ? NULL : "it holds what a program learned";
+  return problem <= POLICY_FILE_DAMAGED ? NULL : policy_file_words(problem);
 }

@@ -1,6 +1,7 @@
 /* hakmem-policy: shows what hakmem has learned about a program's call sites, from a process or a file. */
 #include "adapt/policy_state.h"
 #include "adapt/strategy_words.h"
+#include "inspect/file.h"
 #include "tools/live_control.h"
 #include "tools/policy_disk.h"
 #include "tools/tool.h"
@@ -79,11 +80,11 @@ static void view_of(struct policy_view *view, const struct policy_file *file) {
 }
 
 static void view_of_file(struct policy_view *view, const char *path) {
-  char problem[POLICY_DISK_SENTENCE];
   struct policy_file file;
-  void *bytes = policy_disk_read(path, &file, problem);
-  if (bytes == NULL)
-    tool_fail(1, "%s", problem);
+  void *bytes;
+  const char *problem = policy_disk_read(path, &file, &bytes);
+  if (problem)
+    tool_fail(1, "%s: %s", path, problem);
   view_of(view, &file);
   free(bytes);
 }
@@ -350,18 +351,17 @@ static void write_fixed(const char *strategy_name, const char *path) {
   if (strategy == KEEP_STRATEGIES)
     tool_fail(2, "unknown strategy '%s' (at_once, 10ms, 100ms, 1s, 10s or warm)", strategy_name);
   static const char writer_name[] = "hakmem-policy fixed";
-  char problem[POLICY_DISK_SENTENCE];
-  if (!policy_disk_may_write(path, writer_name, problem))
-    tool_fail(1, "%s", problem);
+  const char *problem = policy_disk_reason_to_keep(path, writer_name);
+  if (problem)
+    tool_fail(1, "%s: %s, so it is not overwritten", path, problem);
   static unsigned char bytes[16384];
   struct policy_file_writer writer;
   policy_file_begin(&writer, bytes, sizeof bytes, &(struct policy_table_costs){0}, writer_name);
   policy_file_add_fixed(&writer, (enum keep)strategy);
   size_t length = policy_file_end(&writer);
-  if (length == 0)
-    tool_fail(1, "the file does not fit");
-  if (!policy_disk_write(path, bytes, length, problem))
-    tool_fail(1, "%s", problem);
+  enum os_file_error error = os_file_replace(path, bytes, length);
+  if (error)
+    tool_fail(1, "%s: %s", path, os_file_words(error));
 }
 
 int main(int count, char **arguments) {

@@ -11,6 +11,18 @@
 #endif
 _Static_assert(HEAD_BYTES == 128 && sizeof(struct policy_module) == 32 && RECORD_BYTES == 100, "as policy_file.h says");
 
+const char *policy_file_words(enum policy_file_error error) {
+  static const char *const words[] = {
+      [POLICY_FILE_OK] = "in order",
+      [POLICY_FILE_EMPTY] = "it is empty",
+      [POLICY_FILE_DAMAGED] = "it is damaged",
+      [POLICY_FILE_FOREIGN] = "it is not a policy file",
+      [POLICY_FILE_NEWER] = "it was written by a later version",
+      [POLICY_FILE_OTHER] = "it is about other strategies than this version's",
+  };
+  return words[error];
+}
+
 /* --- texts, the checksum --- */
 
 static bool is_control(unsigned char c) { return c < ' ' || c == 127; }
@@ -111,6 +123,8 @@ static bool checksum_is_right(const unsigned char *bytes, size_t length) {
 
 enum policy_file_error policy_file_open(struct policy_file *file, const void *bytes, size_t length) {
   struct policy_file found = {0};
+  if (length == 0)
+    return POLICY_FILE_EMPTY;
   memcpy(&found, bytes, min_size(length, HEAD_BYTES));
   found.bytes = bytes;
   if (memcmp(found.mark, MARK, min_size(length, sizeof found.mark)) != 0)

@@ -17,11 +17,14 @@
 
 enum policy_file_error {
   POLICY_FILE_OK,
-  POLICY_FILE_FOREIGN, /* no policy file; a file that begins like one counts as damaged */
+  POLICY_FILE_EMPTY,
   POLICY_FILE_DAMAGED,
-  POLICY_FILE_NEWER, /* whole, but of a later version */
-  POLICY_FILE_OTHER, /* whole, but for other strategies or ranges of sizes */
+  POLICY_FILE_FOREIGN, /* no policy file; a file that begins like one counts as damaged */
+  POLICY_FILE_NEWER,   /* whole, but of a later version */
+  POLICY_FILE_OTHER,   /* whole, but for other strategies or ranges of sizes */
 };
+/* Returns "it is damaged" and similar words. */
+const char *policy_file_words(enum policy_file_error error);
 
 /* The name of a module, for people: the upper bits of a site are its tag (adapt/policy_state.h). */
 struct policy_module {

@@ -1,7 +1,6 @@
 #include "adapt/policy_store.h"
 
 #include "adapt/policy_engine.h"
-#include "adapt/policy_file.h"
 #include "base/text.h"
 #include "heap/slow_path.h"
 #include "inspect/file.h"
@@ -43,18 +42,24 @@ static const char *in_slow_path(void (*work)(void)) {
   return complaint;
 }
 
-/* --- the start --- */
-
-static const char *words_of(enum policy_file_error error) {
-  static const char *const words[] = {
-      [POLICY_FILE_OK] = "in order",
-      [POLICY_FILE_FOREIGN] = "it is no policy file",
-      [POLICY_FILE_DAMAGED] = "it is damaged",
-      [POLICY_FILE_NEWER] = "it was written by a later version",
-      [POLICY_FILE_OTHER] = "it is about other strategies than this version's",
-  };
-  return words[error];
+enum os_file_error policy_store_open(const char *path, void *bytes, size_t capacity, struct policy_file *found,
+                                     enum policy_file_error *problem) {
+  size_t length = 0;
+  enum os_file_error error = os_file_read(path, bytes, capacity, &length);
+  *problem = policy_file_open(found, bytes, length);
+  return error;
 }
+
+static const char *words_of(enum os_file_error error, enum policy_file_error problem) {
+  return error ? os_file_words(error) : policy_file_words(problem);
+}
+
+/* Else the file is somebody's, or its content is not known. */
+static bool may_replace(enum os_file_error error, enum policy_file_error problem) {
+  return error ? error == OS_FILE_ABSENT : problem <= POLICY_FILE_DAMAGED;
+}
+
+/* --- the start --- */
 
 static void merge_file(struct policy_state *view, const struct policy_file *found) {
   policy_file_merge(found, &view->table);
@@ -73,31 +78,21 @@ static void apply_file(const struct policy_file *found) {
   policy_close();
 }
 
-static void take_content(const void *bytes, size_t length) {
-  struct policy_file found;
-  enum policy_file_error error = policy_file_open(&found, bytes, length);
-  if (error == POLICY_FILE_OK) {
-    apply_file(&found);
-    return;
-  }
-  bool is_replaced = error == POLICY_FILE_DAMAGED && option_value(OPTION_POLICY) == POLICY_EVOLVING;
-  complain(file.path, words_of(error),
-           is_replaced ? ", so nothing is known yet; at the end it is replaced"
-                       : ", so nothing is known yet; it stays as it is");
-  if (error != POLICY_FILE_DAMAGED)
-    file.path = NULL; /* it belongs to another program: do not write */
-}
+static bool is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
 
 static void take_file(void *bytes) {
-  size_t length = 0;
-  enum os_file_error error = os_file_read(file.path, bytes, READ_BYTES_MAX, &length);
-  bool may_be_absent = option_value(OPTION_POLICY) == POLICY_EVOLVING;
-  if (error == OS_FILE_OK && length > 0) {
-    take_content(bytes, length);
-  } else if (error != OS_FILE_OK && (error != OS_FILE_ABSENT || !may_be_absent)) {
-    complain(file.path, os_file_words(error), ", so nothing is known yet");
-    file.path = NULL; /* unknown content: do not write */
-  }
+  struct policy_file found;
+  enum policy_file_error problem;
+  enum os_file_error error = policy_store_open(file.path, bytes, READ_BYTES_MAX, &found, &problem);
+  if (!error && problem == POLICY_FILE_OK)
+    apply_file(&found);
+  else if (error ? error != OS_FILE_ABSENT || !is_evolving() : problem != POLICY_FILE_EMPTY)
+    complain(file.path, words_of(error, problem),
+             error                                             ? ", so nothing is known yet"
+             : problem == POLICY_FILE_DAMAGED && is_evolving() ? ", so nothing is known yet; at the end it is replaced"
+                                                               : ", so nothing is known yet; it stays as it is");
+  if (!may_replace(error, problem))
+    file.path = NULL;
 }
 
 static void read_file(void) {
@@ -111,7 +106,7 @@ static void read_file(void) {
   file.path = path_bytes;
   void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    complain(file.path, "no memory to read it", "; it stays as it is");
+    complain(file.path, os_file_words(OS_FILE_NO_MEMORY), "; it stays as it is");
     file.path = NULL;
     return;
   }
@@ -164,41 +159,27 @@ static size_t encode_file(void *bytes, const struct policy_file *others) {
   return length;
 }
 
-/* Reads the file's present content: another process may have written it since the start, or a user may have put another
- * file there. Returns why the file must stay; NULL if it may be replaced. */
-static const char *reason_to_keep(void *bytes, struct policy_file *found, bool *is_found) {
-  size_t length = 0;
-  enum os_file_error error = os_file_read(file.path, bytes, READ_BYTES_MAX, &length);
-  *is_found = false;
-  if (error != OS_FILE_OK)
-    return error == OS_FILE_ABSENT ? NULL : os_file_words(error);
-  if (length == 0)
-    return NULL;
-  enum policy_file_error problem = policy_file_open(found, bytes, length);
-  *is_found = problem == POLICY_FILE_OK;
-  return *is_found || problem == POLICY_FILE_DAMAGED ? NULL : words_of(problem);
-}
-
+/* Another process may have written the file since the start, or a user may have put another file there. */
 static void write_content(char *bytes) {
   struct policy_file others;
-  bool is_found;
-  const char *reason = reason_to_keep(bytes, &others, &is_found);
-  if (reason == NULL) {
+  enum policy_file_error problem;
+  enum os_file_error error = policy_store_open(file.path, bytes, READ_BYTES_MAX, &others, &problem);
+  bool may_write = may_replace(error, problem);
+  if (may_write) {
     char *content = bytes + READ_BYTES_MAX;
-    size_t length = encode_file(content, is_found ? &others : NULL);
-    enum os_file_error error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
-    reason = error == OS_FILE_OK ? NULL : os_file_words(error);
+    size_t length = encode_file(content, !error && problem == POLICY_FILE_OK ? &others : NULL);
+    error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
   }
-  if (reason)
-    complain(file.path, reason, "; what was learned is not kept");
+  if (error || !may_write)
+    complain(file.path, words_of(error, problem), "; what was learned is not kept");
 }
 
 static void write_file(void) {
-  if (file.path == NULL || option_value(OPTION_POLICY) != POLICY_EVOLVING || !has_learned())
+  if (file.path == NULL || !is_evolving() || !has_learned())
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    complain(file.path, "no memory to write it", "; what was learned is not kept");
+    complain(file.path, os_file_words(OS_FILE_NO_MEMORY), "; what was learned is not kept");
     return;
   }
   int lock = os_file_lock(file.path);

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "adapt/policy_file.h"
 #include "inspect/file.h"
 
 /* Call at program start and end. They say what is wrong on stderr (os/say.h), and return it, or "". */
@@ -15,5 +16,10 @@ const char *policy_store_write(void);
 
 /* Writes what this process knows by now into an open file, from *end on, as a policy file. Sets *end to its end. */
 enum os_file_error policy_store_write_at(int fd, uint64_t *end);
+
+/* Reads and opens a policy file. *found points into the bytes, of which there must be more than the file has. *problem:
+ * of what could be read. */
+enum os_file_error policy_store_open(const char *path, void *bytes, size_t capacity, struct policy_file *found,
+                                     enum policy_file_error *problem);
 
 void policy_store_in_child(void);

@@ -27,7 +27,7 @@ const char *os_file_words(enum os_file_error error) {
       [OS_FILE_NO_SPACE] = "no space left",
       [OS_FILE_NAME_TOO_LONG] = "the name is too long",
       [OS_FILE_READ_ONLY] = "the file system is read-only",
-      [OS_FILE_NO_MEMORY] = "no memory to write it",
+      [OS_FILE_NO_MEMORY] = "no memory for it",
       [OS_FILE_REFUSED] = "the system refuses",
   };
   return words[error];

@@ -25,7 +25,7 @@ import cases
 LEARNER, LIBRARY = sys.argv[1:3]
 LEARNS = ("a", "24")
 OTHER = ("b", "24")
-DAMAGED, NEWER, STRATEGIES, FOREIGN = "damaged", "later version", "other strategies", "no policy file"
+DAMAGED, NEWER, STRATEGIES, FOREIGN = "damaged", "later version", "other strategies", "not a policy file"
 KEPT = "what was learned is not kept"
 LOCK_WAIT_S = 2  # so long a process that merges waits for the folder's lock (inspect/file.h)
 TRIES = 10
