@@ -71,22 +71,20 @@ static bool live_is_on(void) { return option_value(OPTION_LIVE) == SWITCH_ON; }
 
 static uint64_t large_taken(uint32_t hash, uintptr_t caller, size_t bytes) {
   if (live_is_on())
-    large_site_taken(hash, caller, bytes);
+    large_site_changed(hash, caller, 1, 0, bytes);
   return policy_is_on() && caller != 0 ? policy_large_taken(caller, bytes) : 0;
 }
 
 static void large_changed(uint32_t hash, uint64_t site, size_t bytes, size_t wanted) {
   if (policy_is_on())
     policy_large_resized(site, bytes, wanted);
-  if (live_is_on() && bytes == 0)
-    large_site_taken(hash, 0, wanted);
-  else if (live_is_on())
-    large_site_resized(hash, bytes, wanted);
+  if (live_is_on())
+    large_site_changed(hash, 0, bytes == 0, bytes, wanted);
 }
 
 static unsigned large_ended(uint32_t hash, uint64_t site, size_t bytes, bool is_kept) {
   if (live_is_on())
-    large_site_freed(hash, bytes);
+    large_site_changed(hash, 0, -1, bytes, 0);
   return policy_is_on() ? policy_large_freed(site, bytes, is_kept) : KEEP_BY_PRESET;
 }
 

@@ -6,8 +6,7 @@
 static struct place {
   _Atomic uint32_t hash;
   _Atomic uintptr_t address;
-  _Atomic size_t live_count, live_bytes;
-  _Atomic uint64_t taken_count, taken_bytes;
+  _Atomic size_t live_count, live_bytes, taken_count, taken_bytes;
 } places[LARGE_SITES + 1] SPARSE;
 
 static struct place *place_of(uint32_t hash, bool may_begin) {
@@ -29,27 +28,14 @@ static void figure_add(_Atomic size_t *sum, size_t amount) {
   atomic_fetch_add_explicit(sum, amount, memory_order_relaxed);
 }
 
-void large_site_taken(uint32_t hash, uintptr_t site, size_t bytes) {
+void large_site_changed(uint32_t hash, uintptr_t site, int objects, size_t bytes, size_t wanted) {
   struct place *place = place_of(hash, site != 0);
-  if (place != &places[LARGE_SITES] && load_relaxed(&place->address) == 0)
+  if (site != 0 && place != &places[LARGE_SITES] && load_relaxed(&place->address) == 0)
     store_relaxed(&place->address, site);
-  figure_add(&place->live_count, 1);
-  figure_add(&place->live_bytes, bytes);
-  atomic_fetch_add_explicit(&place->taken_count, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&place->taken_bytes, bytes, memory_order_relaxed);
-}
-
-void large_site_freed(uint32_t hash, size_t bytes) {
-  struct place *place = place_of(hash, false);
-  figure_add(&place->live_count, (size_t)-1);
-  figure_add(&place->live_bytes, -bytes);
-}
-
-void large_site_resized(uint32_t hash, size_t bytes, size_t wanted) {
-  struct place *place = place_of(hash, false);
+  figure_add(&place->live_count, (size_t)objects);
   figure_add(&place->live_bytes, wanted - bytes);
-  if (wanted > bytes)
-    atomic_fetch_add_explicit(&place->taken_bytes, wanted - bytes, memory_order_relaxed);
+  figure_add(&place->taken_count, objects > 0);
+  figure_add(&place->taken_bytes, less(wanted, bytes));
 }
 
 /* Objects that were taken before the option was read, and freed after it, make the sum negative; returns 0 then. */

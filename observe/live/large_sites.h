@@ -9,10 +9,9 @@
 
 #define LARGE_SITES 128u
 
-/* hash: of the site (large/big_cache.h); site: its address, 0 if only the hash is at hand. */
-void large_site_taken(uint32_t hash, uintptr_t site, size_t bytes);
-void large_site_freed(uint32_t hash, size_t bytes);
-void large_site_resized(uint32_t hash, size_t bytes, size_t wanted);
+/* hash: of the site (large/big_cache.h); site: its address, 0 if only the hash is at hand. objects: 1: one was taken, -1:
+ * freed, 0: resized. bytes: before, wanted: from now on. */
+void large_site_changed(uint32_t hash, uintptr_t site, int objects, size_t bytes, size_t wanted);
 
 struct large_site {
   uintptr_t address; /* the call site; 0: all sites without a place */

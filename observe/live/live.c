@@ -40,12 +40,13 @@ static const struct table_form {
   const char *name;
   const char *const *columns; /* NULL: those of stats_fields */
   uint32_t column_count, rows_max;
+  uint32_t rank; /* if there are more rows, those with the most in this column stay */
 } forms[TABLE_COUNT] = {
     [TABLE_MOMENT] = {.name = "moment", COLUMNS(moment_columns), .rows_max = 1},
     [TABLE_TOTALS] = {.name = "totals", .rows_max = 1},
     [TABLE_CLASSES] = {.name = "classes", COLUMNS(class_columns), .rows_max = HAK_CLASS_COUNT},
-    [TABLE_POOLS] = {.name = "pools", COLUMNS(pool_columns), .rows_max = POOL_ROWS},
-    [TABLE_HEAPS] = {.name = "heaps", COLUMNS(heap_columns), .rows_max = HEAP_ROWS},
+    [TABLE_POOLS] = {.name = "pools", COLUMNS(pool_columns), .rows_max = POOL_ROWS, .rank = 2},
+    [TABLE_HEAPS] = {.name = "heaps", COLUMNS(heap_columns), .rows_max = HEAP_ROWS, .rank = 4},
     [TABLE_SITES] = {.name = "sites", COLUMNS(site_columns), .rows_max = LARGE_SITES + 1},
 };
 
@@ -119,69 +120,45 @@ static void put_word(_Atomic uint64_t *word, uint64_t value) {
   atomic_store_explicit(word, value, memory_order_release);
 }
 
-static _Atomic uint64_t *rows_of(_Atomic uint64_t *words, enum table table) {
-  return words + live.head->tables[table].words_at + 1;
-}
-
-static void put_row(_Atomic uint64_t *words, enum table table, size_t row, const uint64_t *values) {
-  uint32_t columns = live.head->tables[table].columns;
+/* Adds a row, or puts it in place of another if the table is full. */
+static void put_row(_Atomic uint64_t *words, enum table table, const uint64_t *values) {
+  const struct table_form *form = &forms[table];
+  uint32_t columns = columns_of(form), rank = form->rank;
+  _Atomic uint64_t *count = words + live.head->tables[table].words_at, *rows = count + 1, *row = rows;
+  if (load_relaxed(count) < form->rows_max) {
+    row += load_relaxed(count) * columns;
+    put_word(count, load_relaxed(count) + 1);
+  } else {
+    for (uint32_t i = 1; i < form->rows_max; i++)
+      if (load_relaxed(rows + i * columns + rank) < load_relaxed(row + rank))
+        row = rows + i * columns;
+    if (load_relaxed(row + rank) >= values[rank])
+      return;
+  }
   for (uint32_t column = 0; column < columns; column++)
-    put_word(rows_of(words, table) + row * columns + column, values[column]);
-}
-
-static void put_row_count(_Atomic uint64_t *words, enum table table, size_t rows) {
-  put_word(rows_of(words, table) - 1, rows);
-}
-
-static void write_totals(_Atomic uint64_t *words) {
-  for (size_t i = 0; i < stats_field_count; i++)
-    put_word(rows_of(words, TABLE_TOTALS) + i, stats_value(&live.stats, &stats_fields[i]));
-  put_row_count(words, TABLE_TOTALS, 1);
+    put_word(row + column, values[column]);
 }
 
 static void write_classes(_Atomic uint64_t *words) {
-  size_t rows = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     const struct class_figures *sums = &live.classes[cls];
-    if (sums->slabs == 0)
-      continue;
     const uint64_t values[] = {class_bytes(cls), sums->slabs * class_slab_bytes(cls),
                                sums->taken_blocks * class_bytes(cls), sums->bin_blocks * class_bytes(cls)};
-    put_row(words, TABLE_CLASSES, rows++, values);
+    if (sums->slabs > 0)
+      put_row(words, TABLE_CLASSES, values);
   }
-  put_row_count(words, TABLE_CLASSES, rows);
-}
-
-/* Returns the row for a heap or a pool: a new one, or that of the smallest if this one is larger. */
-static size_t ranked_row(_Atomic uint64_t *words, enum table table, size_t *rows, size_t column, size_t bytes) {
-  if (*rows < forms[table].rows_max)
-    return (*rows)++;
-  size_t least = forms[table].rows_max;
-  for (size_t row = 0; row < forms[table].rows_max; row++) {
-    uint64_t row_bytes = load_relaxed(rows_of(words, table) + row * forms[table].column_count + column);
-    if (row_bytes < bytes) {
-      least = row;
-      bytes = row_bytes;
-    }
-  }
-  return least;
 }
 
 static void write_pools(_Atomic uint64_t *words) {
-  size_t rows = 0;
   for (struct pool *at = pool_next(NULL); at; at = pool_next(at)) {
     struct pool_figures pool;
     pool_figures(at, &pool);
-    const uint64_t values[] = {pool.id, pool.heaps, pool.slab_bytes, pool.taken_bytes, pool.inbox_bytes};
-    size_t row = ranked_row(words, TABLE_POOLS, &rows, 2, pool.slab_bytes);
-    if (row < POOL_ROWS)
-      put_row(words, TABLE_POOLS, row, values);
+    put_row(words, TABLE_POOLS,
+            (const uint64_t[]){pool.id, pool.heaps, pool.slab_bytes, pool.taken_bytes, pool.inbox_bytes});
   }
-  put_row_count(words, TABLE_POOLS, rows);
 }
 
 static void write_heaps(_Atomic uint64_t *words) {
-  size_t rows = 0;
   for (const struct heap *at = heap_next(NULL); at; at = heap_next(at)) {
     struct heap_figures heap;
     heap_figures(at, &heap);
@@ -189,23 +166,16 @@ static void write_heaps(_Atomic uint64_t *words) {
         heap.id,        (uint64_t)heap.thread_id, heap.is_parked,        heap.pool_id,
         heap.bin_bytes, heap.counters.refills,    heap.counters.flushes,
     };
-    size_t row = ranked_row(words, TABLE_HEAPS, &rows, 4, heap.bin_bytes);
-    if (row < HEAP_ROWS)
-      put_row(words, TABLE_HEAPS, row, values);
+    put_row(words, TABLE_HEAPS, values);
   }
-  put_row_count(words, TABLE_HEAPS, rows);
 }
 
 static void write_sites(_Atomic uint64_t *words) {
-  size_t rows = 0;
-  for (unsigned i = 0; i <= LARGE_SITES; i++) {
-    struct large_site site;
-    if (!large_site_get(i, &site))
-      continue;
-    const uint64_t values[] = {site.address, site.live_count, site.live_bytes, site.taken_count, site.taken_bytes};
-    put_row(words, TABLE_SITES, rows++, values);
-  }
-  put_row_count(words, TABLE_SITES, rows);
+  struct large_site site;
+  for (unsigned i = 0; i <= LARGE_SITES; i++)
+    if (large_site_get(i, &site))
+      put_row(words, TABLE_SITES,
+              (const uint64_t[]){site.address, site.live_count, site.live_bytes, site.taken_count, site.taken_bytes});
 }
 
 static uint64_t checksum_of(_Atomic uint64_t *words) {
@@ -224,15 +194,16 @@ static void snapshot_write(void) {
   stats_take(&live.stats);
   store_relaxed(&head->sequence, 2 * snapshot - 1);
   put_word(words + LIVE_NUMBER, snapshot);
-  write_totals(words);
+  for (unsigned i = 0; i < TABLE_COUNT; i++)
+    put_word(words + head->tables[i].words_at, 0);
+  put_row(words, TABLE_TOTALS, (const uint64_t *)&live.stats); /* its fields are the columns, in order */
   write_pools(words);
   write_heaps(words);
   pools_classes(live.classes);
   write_classes(words);
   write_sites(words);
   const uint64_t moment[] = {begun_ns, os_thread_nanoseconds() - worked_ns};
-  put_row(words, TABLE_MOMENT, 0, moment);
-  put_row_count(words, TABLE_MOMENT, 1);
+  put_row(words, TABLE_MOMENT, moment);
   put_word(words + LIVE_CHECKSUM, checksum_of(words));
   atomic_store_explicit(&head->sequence, 2 * snapshot, memory_order_release);
   store_relaxed(&live.cost_ns, os_thread_nanoseconds() - worked_ns);
@@ -278,16 +249,15 @@ static bool page_make(void) {
   if (live.makes == MAKES_MAX)
     return false;
   control_make(&control); /* before the page: who sees that looks for this, too */
-  if (!os_shared_make(&made, LIVE_FILE_NAME, bytes, OS_SHARED_READ)) {
-    os_shared_drop(&control);
-    return false;
-  }
-  live.makes++;
+  bool is_made = os_shared_make(&made, LIVE_FILE_NAME, bytes, OS_SHARED_READ);
   struct live_head *head = made.base;
-  filled.page_bytes = (uint32_t)made.bytes;
-  memcpy(head, &filled, sizeof filled);
-  names_write(head);
-  if (!background_watch(&head->awake, look_when_woken)) {
+  if (is_made) {
+    live.makes++;
+    filled.page_bytes = (uint32_t)made.bytes;
+    memcpy(head, &filled, sizeof filled);
+    names_write(head);
+  }
+  if (!is_made || !background_watch(&head->awake, look_when_woken)) {
     os_shared_drop(&made);
     os_shared_drop(&control);
     return false;
@@ -300,26 +270,28 @@ static bool page_make(void) {
   return true;
 }
 
+/* The lock is held. Makes the page where there is none yet, or it cannot be found any more, and writes a snapshot. */
+static bool page_refresh(void) {
+  bool is_kept = load_relaxed(&live_keeping) == LIVE_KEPT;
+  if (is_kept && live.pid != os_process_id())
+    return false;
+  if (!(is_kept && os_shared_is_open(&live.shared)) && !page_make())
+    return false;
+  snapshot_write();
+  atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
+  return true;
+}
+
 void live_begin(void) {
   if (option_value(OPTION_LIVE) != SWITCH_ON || !slow_path_begin())
     return;
   lock_take(&live.lock);
   if (heap_current())
     heap_note_thread(heap_current());
-  if (page_make()) {
-    snapshot_write();
-    atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
+  if (page_refresh())
     background_wish(); /* so that a process that allocates little and sleeps can be read too */
-  }
   lock_give(&live.lock);
   slow_path_end();
-}
-
-/* The lock is held. */
-static bool page_is_in_order(void) {
-  if (load_relaxed(&live_keeping) == LIVE_FORKED)
-    return page_make();
-  return live.pid == os_process_id() && (os_shared_is_open(&live.shared) || page_make());
 }
 
 void live_refresh_in_slow_path(void) {
@@ -328,14 +300,8 @@ void live_refresh_in_slow_path(void) {
   bool is_left = live.pid == os_process_id() && background_wish() && heap_count() > SLOW_PATH_HEAPS_MAX;
   if (is_left || !lock_try(&live.lock))
     return;
-  if (!is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE)) {
-    /* another thread was quicker */
-  } else if (page_is_in_order()) {
-    snapshot_write();
-    atomic_store_explicit(&live_keeping, LIVE_KEPT, memory_order_release);
-  } else {
-    store_relaxed(&live.written_ms, os_milliseconds()); /* tries again after a while */
-  }
+  if (is_due(PERIOD_MS_MIN, SLOW_PATH_SHARE) && !page_refresh()) /* else another thread was quicker */
+    store_relaxed(&live.written_ms, os_milliseconds());          /* tries again after a while */
   lock_give(&live.lock);
 }
 

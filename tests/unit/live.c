@@ -202,10 +202,10 @@ UNIT_TEST(the_page_is_sealed) {
 UNIT_TEST(sites_in_page) {
   struct large_site before, site;
   uint32_t hash = site_hash(0x1234);
-  large_site_taken(hash, 0x1234, 1000);
-  large_site_taken(hash, 0x1234, 500);
-  large_site_resized(hash, 500, 700);
-  large_site_freed(hash, 1000);
+  large_site_changed(hash, 0x1234, 1, 0, 1000);
+  large_site_changed(hash, 0x1234, 1, 0, 500);
+  large_site_changed(hash, 0, 0, 500, 700);
+  large_site_changed(hash, 0, -1, 1000, 0);
   bool found = false;
   for (unsigned i = 0; i <= LARGE_SITES && !found; i++)
     found = large_site_get(i, &site) && site.address == 0x1234;
@@ -216,14 +216,14 @@ UNIT_TEST(sites_in_page) {
   assert_int_equal(site.taken_bytes, 1700);
   /* More sites than places: the others share one, and none is lost. */
   for (uintptr_t i = 1; i <= 1000; i++)
-    large_site_taken(site_hash(i << 20), i << 20, 1);
+    large_site_changed(site_hash(i << 20), i << 20, 1, 0, 1);
   size_t count = 0;
   for (unsigned i = 0; i <= LARGE_SITES; i++)
     count += large_site_get(i, &site) ? site.taken_count : 0;
   assert_true(count >= 1002);
   assert_true(large_site_get(LARGE_SITES, &before) && before.taken_count >= 1000 - LARGE_SITES);
   for (uintptr_t i = 1; i <= 1000; i++)
-    large_site_freed(site_hash(i << 20), 1);
+    large_site_changed(site_hash(i << 20), 0, -1, 1, 0);
   assert_true(large_site_get(LARGE_SITES, &site));
   assert_int_equal(site.live_count, 0);
 }
