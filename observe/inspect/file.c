@@ -17,41 +17,30 @@
 #define LOCK_STEP_NS 5000000
 #define LINKS_MAX 40u /* on one path, as the kernel's own limit */
 
-const char *os_file_words(enum os_file_error error) {
-  static const char *const words[] = {
-      [OS_FILE_OK] = "done",
-      [OS_FILE_ABSENT] = "there is no such file or folder",
-      [OS_FILE_IRREGULAR] = "it is no regular file",
-      [OS_FILE_LINK] = "a symbolic link on the way belongs to another user, or others may change it",
-      [OS_FILE_DENIED] = "permission denied",
-      [OS_FILE_NO_SPACE] = "no space left",
-      [OS_FILE_NAME_TOO_LONG] = "the name is too long",
-      [OS_FILE_READ_ONLY] = "the file system is read-only",
-      [OS_FILE_NO_MEMORY] = "no memory for it",
-      [OS_FILE_REFUSED] = "the system refuses",
-  };
-  return words[error];
-}
+static const char *const words[] = {
+    [OS_FILE_OK] = "done",
+    [OS_FILE_ABSENT] = "there is no such file or folder",
+    [OS_FILE_IRREGULAR] = "it is no regular file",
+    [OS_FILE_LINK] = "a symbolic link on the way belongs to another user, or others may change it",
+    [OS_FILE_DENIED] = "permission denied",
+    [OS_FILE_NO_SPACE] = "no space left",
+    [OS_FILE_NAME_TOO_LONG] = "the name is too long",
+    [OS_FILE_READ_ONLY] = "the file system is read-only",
+    [OS_FILE_NO_MEMORY] = "no memory for it",
+    [OS_FILE_REFUSED] = "the system refuses",
+};
+
+const char *os_file_words(enum os_file_error error) { return words[error]; }
 
 static enum os_file_error error_of(int number) {
-  switch (number) {
-  case ENOENT:
-  case ELOOP:
-  case EACCES:
-  case ENOSPC:
-  case ENAMETOOLONG:
-  case EROFS:
-    return (enum os_file_error)number;
-  case ENOTDIR:
+  if (number == ENOTDIR)
     return OS_FILE_ABSENT;
-  case EPERM:
+  if (number == EPERM)
     return OS_FILE_DENIED;
-  case EDQUOT:
-  case EFBIG:
+  if (number == EDQUOT || number == EFBIG)
     return OS_FILE_NO_SPACE;
-  default:
-    return OS_FILE_REFUSED;
-  }
+  bool is_known = number != EINVAL && (size_t)number < sizeof words / sizeof *words && words[number] != NULL;
+  return is_known ? (enum os_file_error)number : OS_FILE_REFUSED;
 }
 
 /* Files are used by system calls, because open, read, write and close of the C library are cancellation points. */

@@ -24,21 +24,11 @@ void os_maps_close(struct os_maps *maps) {
 
 /* Parses the hexadecimal number at *at and steps over it and over `behind`, which must follow. */
 static bool step_hex(char **at, char behind, uint64_t *value) {
-  char *first = *at;
-  *value = 0;
-  for (;; (*at)++) {
-    char c = **at;
-    if (c >= '0' && c <= '9')
-      *value = *value << 4 | (uint64_t)(c - '0');
-    else if (c >= 'a' && c <= 'f')
-      *value = *value << 4 | (uint64_t)(c - 'a' + 10);
-    else
-      break;
-  }
-  if (*at == first || **at != behind)
-    return false;
-  (*at)++;
-  return true;
+  static const char digits[] = "0123456789abcdef";
+  const char *first = *at, *digit;
+  for (*value = 0; **at && (digit = strchr(digits, **at)) != NULL; (*at)++)
+    *value = *value << 4 | (uint64_t)(digit - digits);
+  return *at > first && *(*at)++ == behind;
 }
 
 /* Parses a line START-LIMIT rwxp OFFSET MAJOR:MINOR INODE   NAME. */
