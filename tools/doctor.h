@@ -76,8 +76,6 @@ const char *doctor_line(const char *text, const char *key);
 uint64_t doctor_line_number(const char *text, const char *key);
 /* Returns part of whole in percent, at most 1000; 0 if one of them is not known. */
 unsigned doctor_percent(uint64_t part, uint64_t whole);
-/* Returns "1.5 MiB" in one of a few static buffers, in turns. */
-const char *doctor_bytes(uint64_t bytes);
 /* The value of a variable of the subject, NULL if it is not set. */
 const char *doctor_variable(const struct doctor *doctor, const char *name);
 const char *doctor_base_name(const char *path);

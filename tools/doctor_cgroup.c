@@ -3,6 +3,7 @@
 #include "os/cgroup.h"
 #include "policy/limit_policy.h"
 #include "tools/doctor.h"
+#include "tools/tool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -83,11 +84,11 @@ static void look_limit(const struct doctor *doctor) {
   if (option_value(OPTION_CGROUP) == CGROUP_OFF && option_value(OPTION_LIMIT_MB) == 0)
     doctor_warn("HAKMEM_CGROUP=off: at the control group's limit, %s, the kernel kills before malloc returns "
                 "NULL\nleave it out, or set HAKMEM_LIMIT_MB",
-                doctor_bytes(group->limit_bytes));
+                tool_size(group->limit_bytes));
   if (group->limit_bytes < SMALL_BYTES)
     doctor_note("the control group's limit is %s; hakmem asks for it when it holds 16 MiB, which may be too late\nset "
                 "HAKMEM_LIMIT_MB",
-                doctor_bytes(group->limit_bytes));
+                tool_size(group->limit_bytes));
 }
 
 void doctor_look_group(struct doctor *doctor) {
@@ -99,12 +100,12 @@ void doctor_look_group(struct doctor *doctor) {
   uint64_t own = doctor_hard_limit(doctor, (uint64_t)option_value(OPTION_LIMIT_MB) << 20);
   if (doctor_percent(group->held_bytes, group->limit_bytes) >= NEAR_PERCENT)
     doctor_warn("the control group holds %s of %s: it is near its limit\nraise the limit of %s, or HAKMEM_PROFILE=lean",
-                doctor_bytes(group->held_bytes), doctor_bytes(group->limit_bytes), group->folder);
+                tool_size(group->held_bytes), tool_size(group->limit_bytes), group->folder);
   else if (option_value(OPTION_CGROUP) == CGROUP_OFF)
-    doctor_ok("the control group may hold %s, at which hakmem does not look", doctor_bytes(group->limit_bytes));
+    doctor_ok("the control group may hold %s, at which hakmem does not look", tool_size(group->limit_bytes));
   else
-    doctor_ok("the control group may hold %s; malloc returns NULL when hakmem holds %s",
-              doctor_bytes(group->limit_bytes), doctor_bytes(own));
+    doctor_ok("the control group may hold %s; malloc returns NULL when hakmem holds %s", tool_size(group->limit_bytes),
+              tool_size(own));
   look_limit(doctor);
   look_kills(doctor);
   look_sharers(doctor);

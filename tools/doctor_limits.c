@@ -1,6 +1,7 @@
 /* doctor_limits.c: checks of a process's limits and system call filters. */
 #include "base/options.h"
 #include "tools/doctor.h"
+#include "tools/tool.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static void look_space(const struct doctor *doctor, const char *name, const char
     doctor_ok("%s not limited", what);
   else
     doctor_report(limit < SPACE_BYTES_MIN ? SEVERITY_WARNING : SEVERITY_NOTE, "%s limited to %s %s\n%s", what,
-                  doctor_bytes(limit), effect, todo);
+                  tool_size(limit), effect, todo);
 }
 
 void doctor_look_address_space(struct doctor *doctor) {
@@ -96,11 +97,11 @@ void doctor_look_locked(struct doctor *doctor) {
   if (locked > 0 && limit != UINT64_MAX && !may_lock_all(status) &&
       doctor_percent(locked, limit) >= LOCKED_NEAR_PERCENT)
     doctor_warn("%s of at most %s are locked (mlockall, ulimit -l): beyond that malloc returns NULL\nraise ulimit -l",
-                doctor_bytes(locked), doctor_bytes(limit));
+                tool_size(locked), tool_size(limit));
   else if (locked > 0)
     doctor_note("%s are locked in memory (mlockall): free memory does not go back to the system\nlock only what must "
                 "not be swapped out",
-                doctor_bytes(locked));
+                tool_size(locked));
   else
     doctor_ok("no memory is locked");
 }

@@ -1,6 +1,7 @@
 /* doctor_machine.c: settings of the kernel. */
 #include "base/options.h"
 #include "tools/doctor.h"
+#include "tools/tool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,11 +76,11 @@ void doctor_look_overcommit(struct doctor *doctor) {
   else if (doctor_percent(promised, limit) >= NEAR_PERCENT)
     doctor_warn("strict overcommit: %s of %s are promised, and beyond that malloc returns NULL\nraise "
                 "vm.overcommit_ratio, add swap, or set vm.overcommit_memory to 0",
-                doctor_bytes(promised * 1024), doctor_bytes(limit * 1024));
+                tool_size(promised * 1024), tool_size(limit * 1024));
   else
     doctor_note("strict overcommit (overcommit_memory is 2): %s of %s are promised\nexpect NULL from malloc at the "
                 "limit; docs/deployment.md, Overcommit 2",
-                doctor_bytes(promised * 1024), doctor_bytes(limit * 1024));
+                tool_size(promised * 1024), tool_size(limit * 1024));
 }
 
 void doctor_look_memory(struct doctor *doctor) {
@@ -88,10 +89,10 @@ void doctor_look_memory(struct doctor *doctor) {
   if (total == UINT64_MAX || left == UINT64_MAX)
     return;
   if (doctor_percent(left, total) < SHORT_PERCENT)
-    doctor_warn("%s of %s of memory are left\nend other programs, or HAKMEM_PROFILE=lean", doctor_bytes(left * 1024),
-                doctor_bytes(total * 1024));
+    doctor_warn("%s of %s of memory are left\nend other programs, or HAKMEM_PROFILE=lean", tool_size(left * 1024),
+                tool_size(total * 1024));
   else
-    doctor_ok("%s of %s of memory are available", doctor_bytes(left * 1024), doctor_bytes(total * 1024));
+    doctor_ok("%s of %s of memory are available", tool_size(left * 1024), tool_size(total * 1024));
 }
 
 void doctor_look_swap(struct doctor *doctor) {
@@ -100,10 +101,10 @@ void doctor_look_swap(struct doctor *doctor) {
   if (total == UINT64_MAX || left == UINT64_MAX)
     return;
   if (total > 0 && doctor_percent(left, total) < SHORT_PERCENT)
-    doctor_warn("swap is full: %s of %s are left\nless memory in use, or more swap", doctor_bytes(left * 1024),
-                doctor_bytes(total * 1024));
+    doctor_warn("swap is full: %s of %s are left\nless memory in use, or more swap", tool_size(left * 1024),
+                tool_size(total * 1024));
   else if (total > 0)
-    doctor_ok("%s of %s of swap are free", doctor_bytes(left * 1024), doctor_bytes(total * 1024));
+    doctor_ok("%s of %s of swap are free", tool_size(left * 1024), tool_size(total * 1024));
   else
     doctor_ok("there is no swap");
 }

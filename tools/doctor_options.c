@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "tools/doctor.h"
+#include "tools/tool.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -162,7 +163,7 @@ void doctor_look_option_pairs(struct doctor *doctor) {
   if (own > group && option_value(OPTION_CGROUP) == CGROUP_ON)
     doctor_note("HAKMEM_LIMIT_MB=%ld is above what the control group leaves, which holds: %s\nlower it, or raise the "
                 "group's limit",
-                option_value(OPTION_LIMIT_MB), doctor_bytes(group));
+                option_value(OPTION_LIMIT_MB), tool_size(group));
   if (option_value(OPTION_POLICY) == POLICY_FROZEN && *option_string(OPTION_POLICY_FILE) == 0)
     doctor_warn("HAKMEM_POLICY=frozen without HAKMEM_POLICY_FILE has nothing to go by\nset HAKMEM_POLICY_FILE, or "
                 "HAKMEM_POLICY=evolving");

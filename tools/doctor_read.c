@@ -1,5 +1,4 @@
 /* doctor_read.c: reads files of the kernel, and words and numbers in them. */
-#include "inspect/figures.h"
 #include "tools/doctor.h"
 #include "tools/tool.h"
 
@@ -76,16 +75,6 @@ unsigned doctor_percent(uint64_t part, uint64_t whole) {
     return 0;
   double percent = whole == 0 ? 100 : (double)part * 100 / (double)whole;
   return percent < 1000 ? (unsigned)percent : 1000;
-}
-
-const char *doctor_bytes(uint64_t bytes) {
-  static char places[4][32];
-  static unsigned turn;
-  char *place = places[turn++ % 4];
-  struct text text = {.bytes = place, .capacity = sizeof places[0]};
-  *place = 0;
-  text_bytes(&text, bytes);
-  return place;
 }
 
 const char *doctor_variable(const struct doctor *doctor, const char *name) {

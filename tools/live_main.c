@@ -116,8 +116,8 @@ static void list_line(struct live_process *process, void *context) {
     printf("%8s %7s %10s %10s %10s %14s  %s\n", "pid", "threads", "live", "heap", "resident", "age", "command");
   *is_first = false;
   printf("%8ld %7u %10s %10s %10s %14s  %s\n", process->pid, kernel.threads,
-         live_size(live_total(process, "live_bytes")), live_size(live_total(process, "heap_bytes")),
-         live_size(kernel.resident_bytes), live_duration(live_age_s(process)), kernel.command);
+         tool_size(live_total(process, "live_bytes")), tool_size(live_total(process, "heap_bytes")),
+         tool_size(kernel.resident_bytes), tool_duration(live_age_s(process)), kernel.command);
 }
 
 static void list_processes(enum form form) {

@@ -9,39 +9,6 @@
 
 #define ROWS_SHOWN 8u
 
-enum { TEXT_BYTES = 24 };
-
-static char *text_next(void) {
-  static char texts[8][TEXT_BYTES];
-  static unsigned turn;
-  return texts[turn++ % 8];
-}
-
-const char *live_size(uint64_t bytes) {
-  char *text = text_next();
-  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  unsigned unit = 0;
-  double value = (double)bytes;
-  for (; value >= 1023.95 && unit + 1 < sizeof units / sizeof *units; unit++)
-    value /= 1024;
-  snprintf(text, TEXT_BYTES, unit && value < 99.95 ? "%.1f %s" : "%.0f %s", value, units[unit]);
-  return text;
-}
-
-const char *live_duration(double seconds) {
-  char *text = text_next();
-  uint64_t whole = (uint64_t)seconds;
-  if (seconds < 60)
-    snprintf(text, TEXT_BYTES, "%.1f s", seconds);
-  else if (whole < 3600)
-    snprintf(text, TEXT_BYTES, "%ju min %ju s", (uintmax_t)(whole / 60), (uintmax_t)(whole % 60));
-  else if (whole < 86400)
-    snprintf(text, TEXT_BYTES, "%ju h %ju min", (uintmax_t)(whole / 3600), (uintmax_t)(whole / 60 % 60));
-  else
-    snprintf(text, TEXT_BYTES, "%ju d %ju h", (uintmax_t)(whole / 86400), (uintmax_t)(whole / 3600 % 24));
-  return text;
-}
-
 /* --- tables --- */
 
 /* clang-format off */
@@ -116,7 +83,7 @@ void live_cell(const struct live_process *process, enum live_kind kind, double v
   size_t length;
   switch (kind) {
   case LIVE_BYTES:
-    snprintf(text, LIVE_CELL, "%s", live_size((uint64_t)value));
+    snprintf(text, LIVE_CELL, "%s", tool_size((uint64_t)value));
     break;
   case LIVE_SHARE:
     snprintf(text, LIVE_CELL, "%.0f %%", value);
@@ -138,12 +105,12 @@ void live_cell(const struct live_process *process, enum live_kind kind, double v
 /* --- for people --- */
 
 static void print_size(const char *label, uint64_t bytes, const char *more) {
-  printf("  %-22s %10s%s%s\n", label, live_size(bytes), *more ? "  " : "", more);
+  printf("  %-22s %10s%s%s\n", label, tool_size(bytes), *more ? "  " : "", more);
 }
 
 static void print_totals(const struct live_process *process, const struct live_kernel *kernel) {
   char more[64];
-  snprintf(more, sizeof more, "at most %s", live_size(live_total(process, "heap_peak_bytes")));
+  snprintf(more, sizeof more, "at most %s", tool_size(live_total(process, "heap_peak_bytes")));
   print_size("live", live_total(process, "live_bytes"), "blocks that the program has");
   print_size("heap", live_total(process, "heap_bytes"), more);
   print_size("resident", kernel->resident_bytes, "the whole process, as the kernel sees it");
@@ -182,8 +149,8 @@ void live_print(const struct live_process *process) {
   struct live_kernel kernel;
   live_kernel(process, &kernel);
   printf("process %ld, %s, %u threads, for %s on %s; figures of %s ago\n", process->pid, kernel.command, kernel.threads,
-         live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9), process->head.version,
-         live_duration(live_age_s(process)));
+         tool_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9), process->head.version,
+         tool_duration(live_age_s(process)));
   print_totals(process, &kernel);
   print_table(process, &live_classes);
   print_table(process, &live_sites);

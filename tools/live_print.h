@@ -3,11 +3,6 @@
 
 #include "tools/live_read.h"
 
-/* "1.5 GiB", "312 KiB", "17 B", in one of eight static buffers, in turns. */
-const char *live_size(uint64_t bytes);
-/* "3 d 4 h", "4 h 5 min", "5 min 6 s", "6.1 s", in one of the same buffers. */
-const char *live_duration(double seconds);
-
 /* --- tables --- */
 
 enum { LIVE_COLUMNS = 8, LIVE_ROWS_MAX = 512, LIVE_CELL = 64 };

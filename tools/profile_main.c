@@ -85,7 +85,7 @@ static void dump_profile(const struct wish *wish, struct control *control) {
   free(bytes);
   if (!is_stdout)
     printf("%s: %s; to look at it: go tool pprof -http=: %s, or hak profile top %s in a checkout\n", path,
-           live_size(length), path, path);
+           tool_size(length), path, path);
 }
 
 /* --- start and stop --- */

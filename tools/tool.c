@@ -1,5 +1,6 @@
 #include "tools/tool.h"
 
+#include "inspect/figures.h"
 #include "profile/proto.h"
 
 #include <errno.h>
@@ -115,6 +116,34 @@ long tool_pid(const char *word) {
 }
 
 /* --- output --- */
+
+enum { TEXT_BYTES = 24 };
+
+static char *text_next(void) {
+  static char texts[8][TEXT_BYTES];
+  static unsigned turn;
+  return texts[turn++ % 8];
+}
+
+const char *tool_size(uint64_t bytes) {
+  struct text text = {.bytes = text_next(), .capacity = TEXT_BYTES};
+  text_bytes(&text, bytes);
+  return text.bytes;
+}
+
+const char *tool_duration(double seconds) {
+  char *text = text_next();
+  uint64_t whole = (uint64_t)seconds;
+  if (seconds < 60)
+    snprintf(text, TEXT_BYTES, "%.1f s", seconds);
+  else if (whole < 3600)
+    snprintf(text, TEXT_BYTES, "%ju min %ju s", (uintmax_t)(whole / 60), (uintmax_t)(whole % 60));
+  else if (whole < 86400)
+    snprintf(text, TEXT_BYTES, "%ju h %ju min", (uintmax_t)(whole / 3600), (uintmax_t)(whole / 60 % 60));
+  else
+    snprintf(text, TEXT_BYTES, "%ju d %ju h", (uintmax_t)(whole / 86400), (uintmax_t)(whole / 3600 % 24));
+  return text;
+}
 
 void tool_print_json(const char *text) {
   if (text == NULL) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Call first, with what --help prints. If an argument before "--" asks for help, prints it and ends the program. */
 void tool_begin(const char *name, const char *usage, int count, char *const *arguments);
@@ -28,6 +29,11 @@ int tool_words(char *const *arguments, const struct tool_option *options, const 
 bool tool_number(const char *word, long most, long *out);
 /* Parses a process id, or refuses it. */
 long tool_pid(const char *word);
+
+/* Returns "31.5 MiB" (inspect/figures.h), in one of eight static buffers, in turns. */
+const char *tool_size(uint64_t bytes);
+/* "3 d 4 h", "4 h 5 min", "5 min 6 s", "6.1 s", in one of the same buffers. */
+const char *tool_duration(double seconds);
 
 /* Prints a string of JSON; bytes that are not UTF-8 become U+FFFD. NULL: null. */
 void tool_print_json(const char *text);

@@ -1,6 +1,7 @@
 #include "tools/top.h"
 
 #include "os/os.h"
+#include "tools/tool.h"
 
 #include <curses.h>
 #include <stdio.h>
@@ -24,8 +25,8 @@ static void draw_title(const struct top_data *data) {
   char text[LINE];
   const struct live_process *process = &data->process;
   snprintf(text, sizeof text, " hakmem top  %ld %s  up %s, %u threads, figures of %s ago", process->pid,
-           data->kernel.command, live_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9),
-           data->kernel.threads, live_duration(live_age_s(process)));
+           data->kernel.command, tool_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9),
+           data->kernel.threads, tool_duration(live_age_s(process)));
   draw_line(0, A_REVERSE, text);
 }
 
@@ -33,13 +34,13 @@ static void draw_sums(const struct top_data *data) {
   char text[LINE];
   const struct live_process *process = &data->process;
   snprintf(text, sizeof text, " live %s  heap %s (most %s)  RSS %s  cached %s",
-           live_size(live_total(process, "live_bytes")), live_size(live_total(process, "heap_bytes")),
-           live_size(live_total(process, "heap_peak_bytes")), live_size(data->kernel.resident_bytes),
-           live_size(live_total(process, "large_cached_bytes")));
+           tool_size(live_total(process, "live_bytes")), tool_size(live_total(process, "heap_bytes")),
+           tool_size(live_total(process, "heap_peak_bytes")), tool_size(data->kernel.resident_bytes),
+           tool_size(live_total(process, "large_cached_bytes")));
   draw_line(1, A_BOLD, text);
   snprintf(text, sizeof text, " in a second: %.0f refills, %.0f flushes, %.0f remote frees, %s given back",
            top_rate(data, "refills"), top_rate(data, "flushes"), top_rate(data, "remote_frees"),
-           live_size((uint64_t)top_rate(data, "purged_bytes")));
+           tool_size((uint64_t)top_rate(data, "purged_bytes")));
   draw_line(2, A_NORMAL, text);
 }
 
@@ -77,13 +78,13 @@ static void draw_graph(const struct top_screen *screen, const struct top_data *d
     return;
   uint64_t top = graph_top(data, (unsigned)columns);
   snprintf(text, sizeof text, " heap over the last %s: %s live, %s held beyond",
-           live_duration((double)columns * screen->interval_ms / 1e3), screen->has_blocks ? "█" : "#",
+           tool_duration((double)columns * screen->interval_ms / 1e3), screen->has_blocks ? "█" : "#",
            screen->has_blocks ? "░" : ":");
   (void)mvaddstr(GRAPH_AT - 1, 0, text);
   for (int row = 0; row < rows; row++) {
     uint64_t below = (uint64_t)(rows - 1 - row) * EIGHTHS;
     if (row == 0 || row == rows - 1)
-      mvprintw(GRAPH_AT + row, 0, "%*s", LABEL - 1, live_size(row ? 0 : top));
+      mvprintw(GRAPH_AT + row, 0, "%*s", LABEL - 1, tool_size(row ? 0 : top));
     for (int column = 0; column < columns; column++) {
       struct top_sample sample;
       if (!top_sample_at(data, (unsigned)(columns - 1 - column), &sample))
@@ -188,8 +189,8 @@ void top_draw_list(const struct top_listed *listed, unsigned count, unsigned cho
     draw_line(2, A_NORMAL, " none that can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
   for (unsigned i = first; i < count && i - first < room; i++) {
     snprintf(text, sizeof text, " %8ld %7u %10s %10s %10s  %s", listed[i].pid, listed[i].kernel.threads,
-             live_size(listed[i].live_bytes), live_size(listed[i].heap_bytes),
-             live_size(listed[i].kernel.resident_bytes), listed[i].kernel.command);
+             tool_size(listed[i].live_bytes), tool_size(listed[i].heap_bytes),
+             tool_size(listed[i].kernel.resident_bytes), listed[i].kernel.command);
     draw_line(2 + (int)(i - first), i == chosen ? A_REVERSE : A_NORMAL, text);
   }
   draw_line(LINES - 1, A_REVERSE, " q quit  up down choose  Enter look");

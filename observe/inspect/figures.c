@@ -12,12 +12,12 @@ void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned p
 }
 
 void text_bytes(struct text *text, uint64_t bytes) {
-  static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  static const char units[][5] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
   unsigned unit = 0;
   uint64_t scale = 1;
-  for (; unit < 4 && bytes / scale >= 1024; unit++)
+  for (; bytes / scale >= 1024; unit++)
     scale *= 1024;
-  text_fraction(text, bytes, scale, unit > 0 && bytes / scale < 10);
+  text_fraction(text, bytes, scale, bytes / scale < 100 && bytes % scale > scale / 10);
   text_string(text, units[unit]);
 }
 

@@ -5,7 +5,7 @@
 
 /* Appends value / scale with `places` digits after the point, rounded down. */
 void text_fraction(struct text *text, uint64_t value, uint64_t scale, unsigned places);
-/* "1.5 MiB", "312 KiB", "17 B". */
+/* "31.5 MiB", "312 KiB", "17 B": rounded down; tenths only below 100, and if there are some. */
 void text_bytes(struct text *text, uint64_t bytes);
 /* Appends a path, with %p replaced by the process id and %% by %. True if there was a %p. */
 bool text_path(struct text *text, const char *pattern, uint64_t process_id);

@@ -132,26 +132,29 @@ static struct segments segments_of(const struct image *image) {
   return segments;
 }
 
-/* Where the segment is; NULL if not inside the image. */
-static const char *segment_start(const struct image *image, const struct segments *segments,
-                                 const ElfW(Phdr) * segment) {
+/* Finds the next segment of this type inside the image, from number *at on. Returns where it lies, and sets *at to the
+ * number behind it; NULL: there is none. */
+static const char *segment_next(const struct image *image, const struct segments *segments, uint32_t type,
+                                unsigned *at) {
   size_t length = (size_t)(image->end - image->start);
-  uintptr_t offset = segment->p_vaddr - segments->first;
-  bool is_inside = segment->p_vaddr >= segments->first && offset <= length && segment->p_memsz <= length - offset;
-  return is_inside ? image->start + offset : NULL;
+  while (*at < segments->count) {
+    const ElfW(Phdr) *segment = &segments->list[(*at)++];
+    uintptr_t offset = segment->p_vaddr - segments->first;
+    if (segment->p_type == type && segment->p_vaddr >= segments->first && offset <= length &&
+        segment->p_memsz <= length - offset)
+      return image->start + offset;
+  }
+  return NULL;
 }
 
 /* As os_module_id_in_notes, in the notes of a module. */
 static size_t id_of(const struct image *image, const char **id) {
   struct segments segments = segments_of(image);
+  const char *notes;
   size_t length = 0;
   *id = "";
-  for (unsigned i = 0; length == 0 && i < segments.count; i++) {
-    const ElfW(Phdr) *segment = &segments.list[i];
-    const char *start = segment->p_type == PT_NOTE ? segment_start(image, &segments, segment) : NULL;
-    if (start)
-      length = os_module_id_in_notes(start, segment->p_memsz, id);
-  }
+  for (unsigned at = 0; length == 0 && (notes = segment_next(image, &segments, PT_NOTE, &at)) != NULL;)
+    length = os_module_id_in_notes(notes, segments.list[at - 1].p_memsz, id);
   return length;
 }
 
@@ -219,33 +222,21 @@ void os_module_frame(struct text *text, uintptr_t return_address) {
   text_format(text, "%#lx\n", address);
 }
 
-/* The readable segment that holds the address. */
-static bool segment_around(const struct image *image, const struct segments *segments, const char *address,
-                           struct os_module_frames *out) {
-  for (unsigned i = 0; i < segments->count; i++) {
-    const ElfW(Phdr) *segment = &segments->list[i];
-    bool is_loaded = segment->p_type == PT_LOAD && (segment->p_flags & PF_R) != 0;
-    const char *start = is_loaded ? segment_start(image, segments, segment) : NULL;
-    if (start && address >= start && address < start + segment->p_memsz) {
-      *out = (struct os_module_frames){.start = (const unsigned char *)start,
-                                       .end = (const unsigned char *)start + segment->p_memsz,
-                                       .header = (const unsigned char *)address};
-      return true;
-    }
-  }
-  return false;
-}
-
 bool os_module_frames_find(uintptr_t address, struct os_module_frames *out) {
   struct image image;
   if (!image_of(address, &image))
     return false;
   struct segments segments = segments_of(&image);
-  for (unsigned i = 0; i < segments.count; i++) {
-    const ElfW(Phdr) *segment = &segments.list[i];
-    const char *start = segment->p_type == PT_GNU_EH_FRAME ? segment_start(&image, &segments, segment) : NULL;
-    if (start)
-      return segment_around(&image, &segments, start, out);
+  unsigned at = 0;
+  const char *start, *header = segment_next(&image, &segments, PT_GNU_EH_FRAME, &at);
+  for (at = 0; header && (start = segment_next(&image, &segments, PT_LOAD, &at)) != NULL;) {
+    const ElfW(Phdr) *segment = &segments.list[at - 1];
+    if ((segment->p_flags & PF_R) != 0 && header >= start && header < start + segment->p_memsz) {
+      *out = (struct os_module_frames){.start = (const unsigned char *)start,
+                                       .end = (const unsigned char *)start + segment->p_memsz,
+                                       .header = (const unsigned char *)header};
+      return true;
+    }
   }
   return false;
 }

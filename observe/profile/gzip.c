@@ -31,17 +31,10 @@ static void put_block(struct gzip *gzip, bool is_last) {
   gzip->block[0] = is_last;
   memcpy(gzip->block + 1, lengths, sizeof lengths);
   put_bytes(gzip, gzip->block, GZIP_BLOCK_HEAD_BYTES + gzip->used);
+  for (const unsigned char *at = gzip->block + GZIP_BLOCK_HEAD_BYTES, *end = at + gzip->used; at < end; at++)
+    gzip->crc = gzip->crc >> 8 ^ gzip->crc_table[(gzip->crc ^ *at) & 0xff];
+  gzip->length += (uint32_t)gzip->used;
   gzip->used = 0;
-}
-
-static void add_part(struct gzip *gzip, const unsigned char *bytes, size_t length) {
-  uint32_t crc = gzip->crc;
-  for (size_t i = 0; i < length; i++)
-    crc = crc >> 8 ^ gzip->crc_table[(crc ^ bytes[i]) & 0xff];
-  gzip->crc = crc;
-  gzip->length += (uint32_t)length;
-  memcpy(gzip->block + GZIP_BLOCK_HEAD_BYTES + gzip->used, bytes, length);
-  gzip->used += length;
 }
 
 void gzip_add(struct gzip *gzip, const void *bytes, size_t length) {
@@ -50,15 +43,16 @@ void gzip_add(struct gzip *gzip, const void *bytes, size_t length) {
     if (gzip->used == GZIP_BLOCK_BYTES)
       put_block(gzip, false);
     size_t step = min_size(length, GZIP_BLOCK_BYTES - gzip->used);
-    add_part(gzip, at, step);
+    memcpy(gzip->block + GZIP_BLOCK_HEAD_BYTES + gzip->used, at, step);
+    gzip->used += step;
     at += step;
     length -= step;
   }
 }
 
 enum os_file_error gzip_end(struct gzip *gzip) {
-  const uint32_t end[] = {~gzip->crc, gzip->length};
   put_block(gzip, true);
+  const uint32_t end[] = {~gzip->crc, gzip->length};
   put_bytes(gzip, end, sizeof end);
   return gzip->error;
 }

@@ -13,8 +13,8 @@
 struct gzip {
   struct os_file_part *file;
   enum os_file_error error;
-  uint32_t crc;    /* complement of the CRC of the content so far */
-  uint32_t length; /* of the content so far, modulo 2^32 */
+  uint32_t crc;    /* complement of the CRC of the blocks that are written */
+  uint32_t length; /* of that, modulo 2^32 */
   size_t used;
   uint32_t crc_table[256];
   unsigned char block[GZIP_BLOCK_HEAD_BYTES + GZIP_BLOCK_BYTES]; /* not yet written */

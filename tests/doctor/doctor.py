@@ -181,7 +181,7 @@ def fine_cases():
 
     return [
         # The swap that the group may use counts, as in hakmem; another group's limit of swap holds, too.
-        ("malloc returns NULL when hakmem holds 4.0 GiB", variables()),
+        ("malloc returns NULL when hakmem holds 4 GiB", variables()),
         ("malloc returns NULL when hakmem holds 1000 MiB", variables(HAKMEM_LIMIT_MB="1000")),
         ("malloc returns NULL when hakmem holds 480 MiB", write("sys/fs/cgroup/memory.swap.max", "0\n")),
         ("at which hakmem does not look", variables(HAKMEM_CGROUP="off", HAKMEM_LIMIT_MB="1000")),

@@ -32,15 +32,19 @@ UNIT_TEST(fractions_round_down) {
 UNIT_TEST(bytes_get_their_unit) {
   assert_string_equal(units(0), "0 B");
   assert_string_equal(units(1023), "1023 B");
-  assert_string_equal(units(1024), "1.0 KiB");
+  assert_string_equal(units(1024), "1 KiB");
   assert_string_equal(units(1536), "1.5 KiB");
   assert_string_equal(units(10 * 1024 - 1), "9.9 KiB");
   assert_string_equal(units(10 * 1024), "10 KiB");
+  assert_string_equal(units(10 * 1024 + 102), "10 KiB");
+  assert_string_equal(units(10 * 1024 + 103), "10.1 KiB");
+  assert_string_equal(units(100 * 1024 - 1), "99.9 KiB");
+  assert_string_equal(units(101 * 1024 - 1), "100 KiB");
   assert_string_equal(units(1024 * 1024 - 1), "1023 KiB");
-  assert_string_equal(units(1024 * 1024), "1.0 MiB");
-  assert_string_equal(units((uint64_t)5 << 30), "5.0 GiB");
-  assert_string_equal(units((uint64_t)1 << 40), "1.0 TiB");
-  assert_string_equal(units(UINT64_MAX), "16777215 TiB");
+  assert_string_equal(units(1024 * 1024), "1 MiB");
+  assert_string_equal(units((uint64_t)5 << 30), "5 GiB");
+  assert_string_equal(units((uint64_t)1 << 40), "1 TiB");
+  assert_string_equal(units(UINT64_MAX), "15.9 EiB");
 }
 
 UNIT_MAIN()
