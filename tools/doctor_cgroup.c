@@ -63,9 +63,9 @@ static void look_kills(const struct doctor *doctor) {
   const char *file = group->is_first_version ? "memory.oom_control" : "memory.events";
   uint64_t kills = doctor_line_number(doctor_read(doctor, "%s/%s", group->folder, file), "oom_kill ");
   if (kills != UINT64_MAX && kills > 0)
-    doctor_warn("the kernel has killed %llu process%s of the control group for want of memory\nset HAKMEM_LIMIT_MB to "
+    doctor_warn("the kernel has killed %lu process%s of the control group for want of memory\nset HAKMEM_LIMIT_MB to "
                 "each process's share, or raise the limit of %s",
-                (unsigned long long)kills, kills == 1 ? "" : "es", group->folder);
+                kills, kills == 1 ? "" : "es", group->folder);
 }
 
 static void look_sharers(const struct doctor *doctor) {
@@ -125,9 +125,9 @@ void doctor_look_pressure(struct doctor *doctor) {
   if (percent == UINT64_MAX)
     return;
   if (percent >= 10)
-    doctor_warn("for %llu %% of the last ten seconds some thread of %s waited for memory\nmore memory, a smaller heap "
+    doctor_warn("for %lu %% of the last ten seconds some thread of %s waited for memory\nmore memory, a smaller heap "
                 "(HAKMEM_PROFILE=lean), or fewer programs",
-                (unsigned long long)percent, where);
+                percent, where);
   else
     doctor_ok("hardly a thread of %s waits for memory", where);
 }

@@ -39,7 +39,7 @@ static void print_function(char *line) {
     const struct elf *elf = file_of(line + strlen(FRAME));
     const char *name = elf ? elf_function_at(elf, offset, &inside) : NULL;
     if (name)
-      printf("  %s+0x%jx", name, (uintmax_t)inside);
+      printf("  %s+0x%lx", name, inside);
   }
 }
 

@@ -38,9 +38,9 @@ void doctor_look_data(struct doctor *doctor) {
 void doctor_look_descriptors(struct doctor *doctor) {
   uint64_t limit = doctor_limit(doctor, "Max open files");
   if (limit < DESCRIPTORS_MIN)
-    doctor_warn("the process may have %llu files open (ulimit -n): there is hardly a place for hakmem's own, so there "
+    doctor_warn("the process may have %lu files open (ulimit -n): there is hardly a place for hakmem's own, so there "
                 "may be no summary at exit and no word of memory pressure\nulimit -n 256 or more",
-                (unsigned long long)limit);
+                limit);
   else
     doctor_ok("files can be opened");
 }
@@ -75,11 +75,11 @@ void doctor_look_threads(struct doctor *doctor) {
   }
   uint64_t count = threads_of_user(doctor, user);
   if (doctor_percent(count, limit) >= NEAR_PERCENT)
-    doctor_warn("the user has %llu of at most %llu threads (ulimit -u): hakmem's background thread may not start, so "
+    doctor_warn("the user has %lu of at most %lu threads (ulimit -u): hakmem's background thread may not start, so "
                 "idle programs give nothing back\nraise ulimit -u",
-                (unsigned long long)count, (unsigned long long)limit);
+                count, limit);
   else
-    doctor_ok("the user has %llu of at most %llu threads", (unsigned long long)count, (unsigned long long)limit);
+    doctor_ok("the user has %lu of at most %lu threads", count, limit);
 }
 
 static bool may_lock_all(const char *status) {

@@ -72,7 +72,7 @@ void doctor_look_overcommit(struct doctor *doctor) {
   if (mode == UINT64_MAX)
     return;
   if (mode != 2 || limit == UINT64_MAX || promised == UINT64_MAX)
-    doctor_ok("overcommit_memory is %llu: addresses are not charged", (unsigned long long)mode);
+    doctor_ok("overcommit_memory is %lu: addresses are not charged", mode);
   else if (doctor_percent(promised, limit) >= NEAR_PERCENT)
     doctor_warn("strict overcommit: %s of %s are promised, and beyond that malloc returns NULL\nraise "
                 "vm.overcommit_ratio, add swap, or set vm.overcommit_memory to 0",
@@ -129,12 +129,12 @@ void doctor_look_mappings(struct doctor *doctor) {
   for (const char *at = doctor->maps; at && *at; at++)
     count += *at == '\n';
   if (doctor_percent(count, most) >= MAPPINGS_NEAR_PERCENT)
-    doctor_problem("the process has %llu of at most %llu mappings: beyond that malloc fails\nraise vm.max_map_count, "
+    doctor_problem("the process has %lu of at most %lu mappings: beyond that malloc fails\nraise vm.max_map_count, "
                    "and look in /proc/%ld/maps which library maps so much",
-                   (unsigned long long)count, (unsigned long long)most, doctor->pid);
+                   count, most, doctor->pid);
   else if (most < MAPPINGS_USUAL)
-    doctor_warn("a process may have only %llu mappings (vm.max_map_count)\nraise it to %u, the kernel's own value",
-                (unsigned long long)most, MAPPINGS_USUAL);
+    doctor_warn("a process may have only %lu mappings (vm.max_map_count)\nraise it to %u, the kernel's own value", most,
+                MAPPINGS_USUAL);
   else
-    doctor_ok("%llu mappings of at most %llu", (unsigned long long)count, (unsigned long long)most);
+    doctor_ok("%lu mappings of at most %lu", count, most);
 }

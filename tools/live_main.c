@@ -4,7 +4,6 @@
 #include "tools/live_read.h"
 #include "tools/tool.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,13 +63,12 @@ static void metrics_add(struct live_process *process, void *context) {
 }
 
 static void print_family(const struct stats_field *field, size_t column) {
-  bool is_counter = field->kind == STATS_COUNTER;
-  printf("# TYPE " STATS_PREFIX "%s %s\n", field->name, is_counter ? "counter" : "gauge");
-  if (strcmp(field->unit, "bytes") == 0)
-    printf("# UNIT " STATS_PREFIX "%s bytes\n", field->name);
-  printf("# HELP " STATS_PREFIX "%s %s\n", field->name, field->sentence);
+  char head[512];
+  struct text text = TEXT_IN(head);
+  stats_metric_head(&text, "", field);
+  fputs(head, stdout);
   for (const struct figures *figures = first; figures; figures = figures->next)
-    printf(STATS_PREFIX "%s%s%s %" PRIu64 "\n", field->name, is_counter ? "_total" : "", figures->labels,
+    printf(STATS_PREFIX "%s%s%s %lu\n", field->name, field->kind == STATS_COUNTER ? "_total" : "", figures->labels,
            figures->values[column]);
 }
 
@@ -110,14 +108,11 @@ static void list_json(struct live_process *process, void *context) {
 
 static void list_line(struct live_process *process, void *context) {
   bool *is_first = context;
-  struct live_kernel kernel;
-  live_kernel(process, &kernel);
+  char line[LIVE_LINE];
   if (*is_first)
-    printf("%8s %7s %10s %10s %10s %14s  %s\n", "pid", "threads", "live", "heap", "resident", "age", "command");
+    puts(LIVE_TITLES);
   *is_first = false;
-  printf("%8ld %7u %10s %10s %10s %14s  %s\n", process->pid, kernel.threads,
-         tool_size(live_total(process, "live_bytes")), tool_size(live_total(process, "heap_bytes")),
-         tool_size(kernel.resident_bytes), tool_duration(live_age_s(process)), kernel.command);
+  puts(live_line(process, line));
 }
 
 static void list_processes(enum form form) {

@@ -104,6 +104,15 @@ void live_cell(const struct live_process *process, enum live_kind kind, double v
 
 /* --- for people --- */
 
+const char *live_line(const struct live_process *process, char line[LIVE_LINE]) {
+  struct live_kernel kernel;
+  live_kernel(process, &kernel);
+  snprintf(line, LIVE_LINE, "%8ld %7u %10s %10s %10s %12s  %s", process->pid, kernel.threads,
+           tool_size(live_total(process, "live_bytes")), tool_size(live_total(process, "heap_bytes")),
+           tool_size(kernel.resident_bytes), tool_duration(live_age_s(process)), kernel.command);
+  return line;
+}
+
 static void print_size(const char *label, uint64_t bytes, const char *more) {
   printf("  %-22s %10s%s%s\n", label, tool_size(bytes), *more ? "  " : "", more);
 }
@@ -121,10 +130,9 @@ static void print_totals(const struct live_process *process, const struct live_k
   print_size("large, cached", live_total(process, "large_cached_bytes"), "");
   print_size("hakmem's own tables", live_total(process, "metadata_bytes"), "mapped");
   print_size("given back so far", live_total(process, "purged_bytes"), "");
-  printf("  refills %ju, flushes %ju, remote frees %ju; heaps %ju, large objects %ju\n",
-         (uintmax_t)live_total(process, "refills"), (uintmax_t)live_total(process, "flushes"),
-         (uintmax_t)live_total(process, "remote_frees"), (uintmax_t)live_total(process, "heap_count"),
-         (uintmax_t)live_total(process, "large_count"));
+  printf("  refills %lu, flushes %lu, remote frees %lu; heaps %lu, large objects %lu\n", live_total(process, "refills"),
+         live_total(process, "flushes"), live_total(process, "remote_frees"), live_total(process, "heap_count"),
+         live_total(process, "large_count"));
 }
 
 static void print_table(const struct live_process *process, const struct live_form *form) {
@@ -162,7 +170,7 @@ static void print_row(const struct live_process *process, const struct live_rows
   for (uint32_t column = 0; column < rows->columns; column++) {
     putchar(column ? ',' : '{');
     tool_print_json(live_column_name(process, rows->table, column));
-    printf(":%ju", (uintmax_t)rows->words[(size_t)row * rows->columns + column]);
+    printf(":%lu", rows->words[(size_t)row * rows->columns + column]);
   }
   if (strcmp(rows->table->name, "sites") == 0) {
     char place[LIVE_PLACE];
@@ -181,9 +189,8 @@ void live_print_json(const struct live_process *process) {
   tool_print_json(process->head.version);
   printf(",\"pid\":%ld,\"command\":", process->pid);
   tool_print_json(kernel.command);
-  printf(",\"threads\":%u,\"resident_bytes\":%ju,\"made_ns\":%ju,\"snapshot\":%ju,\"age_ms\":%.1f", kernel.threads,
-         (uintmax_t)kernel.resident_bytes, (uintmax_t)process->head.made_ns, (uintmax_t)process->words[LIVE_NUMBER],
-         live_age_s(process) * 1e3);
+  printf(",\"threads\":%u,\"resident_bytes\":%lu,\"made_ns\":%lu,\"snapshot\":%lu,\"age_ms\":%.1f", kernel.threads,
+         kernel.resident_bytes, process->head.made_ns, process->words[LIVE_NUMBER], live_age_s(process) * 1e3);
   for (uint32_t i = 0; i < process->head.table_count; i++) {
     struct live_rows rows = live_table(process, process->head.tables[i].name);
     bool is_one = rows.table->rows_max == 1;

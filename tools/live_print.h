@@ -38,5 +38,10 @@ void live_cell(const struct live_process *process, enum live_kind kind, double v
 
 /* --- all of it --- */
 
+/* Writes a line of a list of processes, and returns it. */
+enum { LIVE_LINE = 128 };
+#define LIVE_TITLES "     pid threads       live       heap   resident          age  command"
+const char *live_line(const struct live_process *process, char line[LIVE_LINE]);
+
 void live_print(const struct live_process *process);
 void live_print_json(const struct live_process *process);

@@ -22,7 +22,7 @@
 #define PAGE_BYTES_MAX ((size_t)64 << 20)
 #define TAKES_MAX 1000u
 #define NAP_NS 500000
-enum { STAT_STATE = 3, STAT_FLAGS = 9, KERNEL_EXITING = 4 }; /* proc(5); PF_EXITING */
+enum { STAT_STATE = 3, STAT_FLAGS = 9, STAT_THREADS = 20, KERNEL_EXITING = 4 }; /* proc(5); PF_EXITING */
 
 bool live_wrong(struct live_process *process, enum live_problem problem, const char *format, ...) {
   va_list list;
@@ -129,14 +129,23 @@ static void read_command(const struct live_process *process, const char *file, c
   make_printable(command);
 }
 
+/* Finds a field of `stat`, from the third on, as proc(5) numbers them. Returns where the space before it is; NULL: there
+ * is none. */
+static const char *stat_field(const char *stat, unsigned number) {
+  const char *at = strrchr(stat, ')'); /* the command before may have anything in it */
+  at = at ? at + 1 : NULL;
+  for (unsigned field = STAT_STATE; at && field < number; field++)
+    at = strchr(at + 1, ' ');
+  return at;
+}
+
 /* A process that is on its way out has no descriptors any more before the kernel calls it ended. */
 char live_state(const struct live_process *process) {
   char text[1024];
-  const char *end = strrchr(proc_text(process, "stat", text, sizeof text), ')'), *at = end;
-  for (unsigned field = STAT_STATE; at != NULL && field <= STAT_FLAGS; field++)
-    at = strchr(at + 1, ' ');
-  bool is_ending = at != NULL && (strtoul(at, NULL, 10) & KERNEL_EXITING) != 0;
-  return (char)(end == NULL || end[1] == 0 || end[2] == 'X' || is_ending ? 'Z' : end[2]);
+  const char *state = stat_field(proc_text(process, "stat", text, sizeof text), STAT_STATE);
+  const char *flags = stat_field(text, STAT_FLAGS);
+  bool is_ending = flags && (strtoul(flags, NULL, 10) & KERNEL_EXITING) != 0;
+  return (char)(state == NULL || *state == 0 || state[1] == 'X' || is_ending ? 'Z' : state[1]);
 }
 
 /* Returns the process id in its innermost namespace, which is the one that the process knows. */
@@ -403,15 +412,13 @@ void live_kernel(const struct live_process *process, struct live_kernel *out) {
   const char *pages = strchr(proc_text(process, "statm", text, sizeof text), ' ');
   out->resident_bytes = pages ? strtoull(pages, NULL, 10) * (uint64_t)os_page_bytes() : 0;
   read_command(process, "comm", out->command);
-  const char *at = strrchr(proc_text(process, "stat", text, sizeof text), ')');
-  for (unsigned field = 2; at && field < 20; field++) /* of proc(5) */
-    at = strchr(at + 1, ' ');
-  out->threads = at ? (unsigned)strtoul(at, NULL, 10) : 0;
+  const char *threads = stat_field(proc_text(process, "stat", text, sizeof text), STAT_THREADS);
+  out->threads = threads ? (unsigned)strtoul(threads, NULL, 10) : 0;
 }
 
 void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]) {
   char path[64];
-  snprintf(path, sizeof path, "task/%ju/comm", (uintmax_t)thread_id);
+  snprintf(path, sizeof path, "task/%lu/comm", thread_id);
   read_command(process, path, name);
 }
 
@@ -420,7 +427,7 @@ void live_place(const struct live_process *process, uint64_t address, char place
   struct os_mapping mapping;
   char file[4096] = "";
   uint64_t base = 0;
-  snprintf(place, LIVE_PLACE, "0x%jx", (uintmax_t)address);
+  snprintf(place, LIVE_PLACE, "0x%lx", address);
   bool is_open = os_maps_open_at(&maps, openat(process->folder, "maps", O_RDONLY | O_CLOEXEC));
   while (is_open && os_maps_next(&maps, &mapping)) {
     if (strcmp(mapping.name, file) != 0) {
@@ -431,7 +438,7 @@ void live_place(const struct live_process *process, uint64_t address, char place
       continue;
     const char *slash = strrchr(file, '/');
     if (slash)
-      snprintf(place, LIVE_PLACE, "%.48s+0x%jx", slash + 1, (uintmax_t)(address - base));
+      snprintf(place, LIVE_PLACE, "%.48s+0x%lx", slash + 1, address - base);
     break;
   }
   make_printable(place);

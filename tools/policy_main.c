@@ -128,7 +128,7 @@ static void site_text(const struct policy_view *view, const struct policy_record
     return;
   }
   char at[32], unnamed[16];
-  int length = snprintf(at, sizeof at, "+0x%jx", (uintmax_t)offset);
+  int length = snprintf(at, sizeof at, "+0x%lx", offset);
   snprintf(unnamed, sizeof unnamed, tag ? "0x%x" : "no module", tag);
   const char *name = module_name(view, tag);
   if (name == NULL)
@@ -145,9 +145,9 @@ static void size_text(unsigned range, char text[SIZE_BYTES]) {
   if (range == 0)
     snprintf(text, SIZE_BYTES, "0-%u B", 2u << POLICY_RANGE_FIRST);
   else if (range == POLICY_RANGES - 1)
-    snprintf(text, SIZE_BYTES, "from %ju %s", (uintmax_t)from, units[unit]);
+    snprintf(text, SIZE_BYTES, "from %lu %s", from, units[unit]);
   else
-    snprintf(text, SIZE_BYTES, "%ju-%ju %s", (uintmax_t)from, (uintmax_t)(2 * from), units[unit]);
+    snprintf(text, SIZE_BYTES, "%lu-%lu %s", from, 2 * from, units[unit]);
 }
 _Static_assert(POLICY_RANGE_FIRST + POLICY_RANGES <= 50, "units for all ranges");
 
@@ -236,8 +236,8 @@ static void print_totals(const struct policy_view *view) {
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
          ms_of_ns(totals->acted), strategy_words[best].action, ms_of_ns(totals->fixed[best]),
          ms_of_ns(totals->best_of_arm), regret_ns / 1e6, percent_share(regret_ns, totals->best_of_arm));
-  printf("%zu arm%s; %ju matches, %ju turns\n", view->arms, view->arms == 1 ? "" : "s", (uintmax_t)totals->epochs,
-         (uintmax_t)totals->switches);
+  printf("%zu arm%s; %lu matches, %lu turns\n", view->arms, view->arms == 1 ? "" : "s", totals->epochs,
+         totals->switches);
   printf("a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n",
          part->fault_ns, part->purge_page_ns, part->purge_call_ns, mapping->purge_call_ns, break_even_ms(part));
 }
@@ -260,7 +260,7 @@ static void view_print(const struct policy_view *view) {
 static void print_costs(const uint64_t *fixed) {
   printf("\"fixed\":{");
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    printf("%s\"%s\":%ju", strategy ? "," : "", strategy_words[strategy].name, (uintmax_t)fixed[strategy]);
+    printf("%s\"%s\":%lu", strategy ? "," : "", strategy_words[strategy].name, fixed[strategy]);
   putchar('}');
 }
 
@@ -273,13 +273,13 @@ static void print_record(const struct policy_view *view, const struct policy_rec
   if (is_site && !is_small) {
     printf(",\"tag\":%u,\"module\":", tag);
     tool_print_json(module_name(view, tag));
-    printf(",\"offset\":%ju", (uintmax_t)policy_offset_of(record->site));
+    printf(",\"offset\":%lu", policy_offset_of(record->site));
   }
-  printf(",\"bytes_min\":%ju,\"bytes_max\":", record->range ? (uintmax_t)1 << low : 0);
+  printf(",\"bytes_min\":%lu,\"bytes_max\":", record->range ? (uint64_t)1 << low : 0);
   if (record->range == POLICY_RANGES - 1)
     fputs("null", stdout);
   else
-    printf("%ju", ((uintmax_t)2 << low) - 1);
+    printf("%lu", ((uint64_t)2 << low) - 1);
   printf(",\"leader\":\"%s\",\"matches\":%u,\"switches\":%u,\"ratings\":{", strategy_words[record->leader].name,
          record->epochs, record->switches);
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
@@ -287,7 +287,7 @@ static void print_record(const struct policy_view *view, const struct policy_rec
            (double)record->rating[strategy] / POLICY_POINT);
   putchar('}');
   if (record->kind != POLICY_RECORD_PRIOR) {
-    printf(",\"acted\":%ju,", (uintmax_t)record->total_acted);
+    printf(",\"acted\":%lu,", record->total_acted);
     print_costs(record->total);
     printf(",\"best_fixed\":\"%s\"", strategy_words[policy_best_fixed(record->total)].name);
   }
@@ -321,11 +321,11 @@ static void view_print_json(const struct policy_view *view) {
   print_records(view, false);
   fputs("],\"priors\":[", stdout);
   print_records(view, true);
-  printf("],\"totals\":{\"acted\":%ju,", (uintmax_t)totals->acted);
+  printf("],\"totals\":{\"acted\":%lu,", totals->acted);
   print_costs(totals->fixed);
-  printf(",\"best_fixed\":\"%s\",\"best_of_arm\":%ju,\"arms\":%zu,\"matches\":%ju,\"switches\":%ju}}\n",
-         strategy_words[policy_best_fixed(totals->fixed)].name, (uintmax_t)totals->best_of_arm, view->arms,
-         (uintmax_t)totals->epochs, (uintmax_t)totals->switches);
+  printf(",\"best_fixed\":\"%s\",\"best_of_arm\":%lu,\"arms\":%zu,\"matches\":%lu,\"switches\":%lu}}\n",
+         strategy_words[policy_best_fixed(totals->fixed)].name, totals->best_of_arm, view->arms, totals->epochs,
+         totals->switches);
 }
 
 /* --- the verbs --- */

@@ -137,11 +137,11 @@ const char *tool_duration(double seconds) {
   if (seconds < 60)
     snprintf(text, TEXT_BYTES, "%.1f s", seconds);
   else if (whole < 3600)
-    snprintf(text, TEXT_BYTES, "%ju min %ju s", (uintmax_t)(whole / 60), (uintmax_t)(whole % 60));
+    snprintf(text, TEXT_BYTES, "%lu min %lu s", whole / 60, whole % 60);
   else if (whole < 86400)
-    snprintf(text, TEXT_BYTES, "%ju h %ju min", (uintmax_t)(whole / 3600), (uintmax_t)(whole / 60 % 60));
+    snprintf(text, TEXT_BYTES, "%lu h %lu min", whole / 3600, whole / 60 % 60);
   else
-    snprintf(text, TEXT_BYTES, "%ju d %ju h", (uintmax_t)(whole / 86400), (uintmax_t)(whole / 3600 % 24));
+    snprintf(text, TEXT_BYTES, "%lu d %lu h", whole / 86400, whole / 3600 % 24);
   return text;
 }
 

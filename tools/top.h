@@ -65,7 +65,6 @@ void top_draw(const struct top_screen *screen, const struct top_data *data);
 enum { TOP_LISTED = 256 };
 struct top_listed {
   long pid;
-  uint64_t live_bytes, heap_bytes;
-  struct live_kernel kernel;
+  char line[LIVE_LINE];
 };
 void top_draw_list(const struct top_listed *listed, unsigned count, unsigned chosen);

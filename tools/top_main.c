@@ -114,9 +114,8 @@ static void add_listed(struct live_process *process, void *context) {
   if (list->count == TOP_LISTED)
     return;
   struct top_listed *listed = &list->listed[list->count++];
-  *listed =
-      (struct top_listed){process->pid, live_total(process, "live_bytes"), live_total(process, "heap_bytes"), {0}};
-  live_kernel(process, &listed->kernel);
+  listed->pid = process->pid;
+  live_line(process, listed->line);
 }
 
 static enum next choose_process(long *pid) {

@@ -179,20 +179,14 @@ void top_draw(const struct top_screen *screen, const struct top_data *data) {
 }
 
 void top_draw_list(const struct top_listed *listed, unsigned count, unsigned chosen) {
-  char text[LINE];
   unsigned room = LINES > 3 ? (unsigned)LINES - 3 : 1, first = chosen >= room ? chosen - room + 1 : 0;
   erase();
   draw_line(0, A_REVERSE, " hakmem top  processes with HAKMEM_LIVE=1");
-  snprintf(text, sizeof text, " %8s %7s %10s %10s %10s  %s", "pid", "threads", "live", "heap", "resident", "command");
-  draw_line(1, A_BOLD, text);
+  draw_line(1, A_BOLD, LIVE_TITLES);
   if (count == 0)
     draw_line(2, A_NORMAL, " none that can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
-  for (unsigned i = first; i < count && i - first < room; i++) {
-    snprintf(text, sizeof text, " %8ld %7u %10s %10s %10s  %s", listed[i].pid, listed[i].kernel.threads,
-             tool_size(listed[i].live_bytes), tool_size(listed[i].heap_bytes),
-             tool_size(listed[i].kernel.resident_bytes), listed[i].kernel.command);
-    draw_line(2 + (int)(i - first), i == chosen ? A_REVERSE : A_NORMAL, text);
-  }
+  for (unsigned i = first; i < count && i - first < room; i++)
+    draw_line(2 + (int)(i - first), i == chosen ? A_REVERSE : A_NORMAL, listed[i].line);
   draw_line(LINES - 1, A_REVERSE, " q quit  up down choose  Enter look");
   refresh();
 }

@@ -92,9 +92,7 @@ static void format_json(struct text *text, const struct stats_snapshot *snapshot
 
 /* --- OpenMetrics --- */
 
-/* The output is also valid in Prometheus' own text format, where UNIT and EOF are comments. The label pid tells several
- * processes' files apart. */
-static void metric_head(struct text *text, const char *family, const struct stats_field *field) {
+void stats_metric_head(struct text *text, const char *family, const struct stats_field *field) {
   const char *kind = field->kind == STATS_COUNTER ? "counter" : "gauge";
   text_format(text, "# TYPE " STATS_PREFIX "%s%s %s\n", family, field->name, kind);
   if (strcmp(field->unit, "bytes") == 0)
@@ -110,7 +108,7 @@ static void metric_name(struct text *text, const char *family, const struct stat
 static void write_metrics(struct text *text, const struct stats_field *fields, size_t count, const void *stats,
                           uint64_t pid) {
   for (size_t i = 0; i < count; i++) {
-    metric_head(text, "", &fields[i]);
+    stats_metric_head(text, "", &fields[i]);
     metric_name(text, "", &fields[i], pid);
     text_format(text, "} %lu\n", stats_value(stats, &fields[i]));
   }
@@ -119,7 +117,7 @@ static void write_metrics(struct text *text, const struct stats_field *fields, s
 /* Writes the metrics of size classes, with the block size as a label. */
 static void class_metrics(struct text *text, const struct stats_snapshot *snapshot) {
   for (size_t i = 1; i < stats_class_field_count; i++) {
-    metric_head(text, "class_", &stats_class_fields[i]);
+    stats_metric_head(text, "class_", &stats_class_fields[i]);
     for (size_t j = 0; j < snapshot->class_count; j++) {
       metric_name(text, "class_", &stats_class_fields[i], snapshot->pid);
       text_format(text, ",block_bytes=\"%lu\"} %lu\n", snapshot->classes[j].block_bytes,

@@ -21,5 +21,9 @@ bool stats_snapshot_take(struct stats_snapshot *out);
 
 #define STATS_FORMAT_BYTES_MAX ((size_t)160 * 1024) /* the longest form: all classes, all digits */
 
+/* The lines before a metric of OpenMetrics. They are also valid in Prometheus' own text format, where UNIT and EOF are
+ * comments. The label pid tells several processes' files apart. */
+void stats_metric_head(struct text *text, const char *family, const struct stats_field *field);
+
 /* mode: not STATS_OFF. */
 void stats_format(struct text *text, enum stats_mode mode, const struct stats_snapshot *snapshot);

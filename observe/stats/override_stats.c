@@ -29,8 +29,7 @@ EXPORT void malloc_stats(void) { stats_report(2, STATS_TEXT); }
 
 static void print_fields(FILE *stream, const struct stats_field *fields, size_t count, const void *stats) {
   for (size_t i = 0; i < count; i++)
-    fprintf(stream, "<hakmem name=\"%s\" value=\"%llu\"/>\n", fields[i].name,
-            (unsigned long long)stats_value(stats, &fields[i]));
+    fprintf(stream, "<hakmem name=\"%s\" value=\"%lu\"/>\n", fields[i].name, stats_value(stats, &fields[i]));
 }
 
 static void print_classes(FILE *stream) {
@@ -39,8 +38,7 @@ static void print_classes(FILE *stream) {
   for (size_t i = 0; i < count; i++) {
     fprintf(stream, "<class");
     for (size_t j = 0; j < stats_class_field_count; j++)
-      fprintf(stream, " %s=\"%llu\"", stats_class_fields[j].name,
-              (unsigned long long)stats_value(&classes[i], &stats_class_fields[j]));
+      fprintf(stream, " %s=\"%lu\"", stats_class_fields[j].name, stats_value(&classes[i], &stats_class_fields[j]));
     fprintf(stream, "/>\n");
   }
 }
