@@ -15,11 +15,16 @@
 #define SCORE_ONE 65536u
 #define EPOCH_MAX ((uint64_t)1 << 46) /* nanoseconds; SCORE_ONE times as much fits 64 bits */
 
+/* Returns how many strategies have a delay of at most so much. */
+static unsigned delays_within(uint32_t ms) {
+  unsigned within = 0;
+  while (within < KEEP_STRATEGIES && keep_delay_ms((enum keep)within) <= ms)
+    within++;
+  return within;
+}
+
 enum keep policy_strategy_like(uint32_t delay_ms) {
-  unsigned strategy = KEEP_AT_ONCE;
-  while (strategy < KEEP_10S && keep_delay_ms((enum keep)(strategy + 1)) <= delay_ms)
-    strategy++;
-  return (enum keep)strategy;
+  return (enum keep)(min_size(delays_within(delay_ms), KEEP_WARM) - 1);
 }
 
 struct policy_costs policy_costs_of(uint32_t fault_ns, uint32_t purge_page_ns, uint32_t purge_call_ns,
@@ -212,13 +217,6 @@ static void note_event(struct policy_arm *arm, struct policy_arm *prior) {
 
 /* --- events --- */
 
-/* Returns how many strategies would have given these pages back by now. */
-static unsigned delays_passed(const struct policy_idle *idle, uint32_t now_ms) {
-  unsigned passed = 0;
-  while (passed < KEEP_STRATEGIES && keep_delay_ms((enum keep)passed) <= now_ms - idle->freed_ms)
-    passed++;
-  return passed;
-}
 _Static_assert(POLICY_IDLE_MAX > KEEP_STRATEGIES, "of so many, two neighbours have passed the same delays");
 
 /* Merges both into the second, with their mean age. */
@@ -238,7 +236,7 @@ static void make_room(struct policy_arm *arm, uint32_t now_ms) {
   unsigned found = 0;
   for (unsigned i = POLICY_IDLE_MAX - 1; i > 0; i--) {
     const struct policy_idle *first = &arm->idle[i - 1], *second = &arm->idle[i];
-    if (delays_passed(first, now_ms) != delays_passed(second, now_ms))
+    if (delays_within(now_ms - first->freed_ms) != delays_within(now_ms - second->freed_ms))
       continue;
     bool was_alike = found > 0 && arm->idle[found - 1].acted == arm->idle[found].acted;
     if (first->acted == second->acted || !was_alike)

@@ -36,47 +36,41 @@ static uint32_t clamp_ns(uint64_t ns, uint32_t least, uint32_t most) {
   return ns < least ? least : ns > most ? most : (uint32_t)ns;
 }
 
-struct trial {
-  uint64_t map, touch, purge, purge_nothing;
-};
+enum { TRIAL_MAP, TRIAL_TOUCH, TRIAL_PURGE, TRIAL_PURGE_NOTHING, TRIAL_UNMAP, TRIAL_STEPS };
 
-static struct trial measure_once(void) {
-  struct trial took = {0};
-  uint64_t start = os_nanoseconds();
+static void measure_once(uint64_t took[TRIAL_STEPS]) {
+  uint64_t at[TRIAL_STEPS + 1] = {os_nanoseconds()};
   char *range = os_map(TRIAL_BYTES, UNIT_BYTES);
-  took.map = os_nanoseconds() - start;
-  if (range == NULL)
-    return took;
-  start = os_nanoseconds();
-  for (size_t at = 0; at < TRIAL_BYTES; at += os_page_bytes())
-    ((volatile char *)range)[at] = 1;
-  took.touch = os_nanoseconds() - start;
-  start = os_nanoseconds();
-  os_purge(range, TRIAL_BYTES);
-  took.purge = os_nanoseconds() - start;
-  start = os_nanoseconds();
-  os_purge(range, TRIAL_BYTES);
-  took.purge_nothing = os_nanoseconds() - start;
-  start = os_nanoseconds();
-  os_unmap(range, TRIAL_BYTES);
-  took.map += os_nanoseconds() - start;
-  return took;
+  at[1] = os_nanoseconds();
+  for (size_t i = 0; range && i < TRIAL_BYTES; i += os_page_bytes())
+    ((volatile char *)range)[i] = 1;
+  at[2] = os_nanoseconds();
+  for (unsigned step = TRIAL_PURGE; step <= TRIAL_PURGE_NOTHING; step++) {
+    if (range)
+      os_purge(range, TRIAL_BYTES);
+    at[step + 1] = os_nanoseconds();
+  }
+  if (range)
+    os_unmap(range, TRIAL_BYTES);
+  at[TRIAL_STEPS] = os_nanoseconds();
+  for (unsigned step = 0; step < TRIAL_STEPS; step++)
+    took[step] = at[step + 1] - at[step];
 }
 
 /* Takes the quickest of several trials, because the others were disturbed. Bounds limit the effect of a jumping
  * clock. */
 static struct policy_table_costs measure_costs(uint32_t break_even_ms) {
-  struct trial best = measure_once();
+  uint64_t least[TRIAL_STEPS], next[TRIAL_STEPS], pages = TRIAL_BYTES / os_page_bytes();
+  measure_once(least);
   for (unsigned i = 1; i < TRIALS; i++) {
-    struct trial next = measure_once();
-    best = (struct trial){min_size(best.map, next.map), min_size(best.touch, next.touch),
-                          min_size(best.purge, next.purge), min_size(best.purge_nothing, next.purge_nothing)};
+    measure_once(next);
+    for (unsigned step = 0; step < TRIAL_STEPS; step++)
+      least[step] = min_size(least[step], next[step]);
   }
-  uint64_t pages = TRIAL_BYTES / os_page_bytes();
-  return policy_table_costs_of(clamp_ns(best.touch / pages, 100, 20000),
-                               clamp_ns((best.purge - min_size(best.purge, best.purge_nothing)) / pages, 10, 5000),
-                               clamp_ns(best.purge_nothing, 100, 50000), clamp_ns(best.map, 200, 100000),
-                               break_even_ms);
+  return policy_table_costs_of(clamp_ns(least[TRIAL_TOUCH] / pages, 100, 20000),
+                               clamp_ns(less(least[TRIAL_PURGE], least[TRIAL_PURGE_NOTHING]) / pages, 10, 5000),
+                               clamp_ns(least[TRIAL_PURGE_NOTHING], 100, 50000),
+                               clamp_ns(least[TRIAL_MAP] + least[TRIAL_UNMAP], 200, 100000), break_even_ms);
 }
 
 /* --- sites --- */

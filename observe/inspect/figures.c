@@ -21,17 +21,19 @@ void text_bytes(struct text *text, uint64_t bytes) {
   text_string(text, units[unit]);
 }
 
-bool text_path(struct text *text, const char *pattern, uint64_t process_id) {
-  bool has_id = false;
+bool text_path(const char *pattern, uint64_t process_id, char *out, size_t out_bytes, bool *has_id) {
+  struct text text = {.bytes = out, .capacity = out_bytes};
+  *has_id = false;
+  *out = 0;
   for (const char *c = pattern; *c; c++) {
     if (c[0] == '%' && c[1] == 'p') {
-      text_decimal(text, process_id);
-      has_id = true;
+      text_decimal(&text, process_id);
+      *has_id = true;
       c++;
     } else {
       c += c[0] == '%' && c[1] == '%';
-      text_string(text, (const char[]){*c, 0});
+      text_string(&text, (const char[]){*c, 0});
     }
   }
-  return has_id;
+  return text.length + 1 < out_bytes;
 }

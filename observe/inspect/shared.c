@@ -57,21 +57,16 @@ static void *map_file(int fd, size_t bytes, enum os_shared_use use) {
 bool os_shared_make(struct os_shared *out, const char *name, size_t bytes, enum os_shared_use use) {
   KEEP_ERRNO;
   *out = (struct os_shared){.fd = -1};
-  int low = memory_file(name);
-  if (low < 0)
-    return false;
-  int fd = os_duplicate_high(low);
-  os_kernel(SYS_close, low);
-  if (fd < 0)
-    return false;
+  int low = memory_file(name), fd = low < 0 ? -1 : os_duplicate_high(low);
   bytes = round_up(bytes, os_page_bytes());
-  void *base = map_file(fd, bytes, use);
-  if (base == NULL) {
+  void *base = fd < 0 ? NULL : map_file(fd, bytes, use);
+  if (low >= 0)
+    os_kernel(SYS_close, low);
+  if (base != NULL)
+    *out = (struct os_shared){.base = base, .bytes = bytes, .fd = fd, .file = os_file_identity(fd)};
+  else if (fd >= 0)
     os_kernel(SYS_close, fd);
-    return false;
-  }
-  *out = (struct os_shared){.base = base, .bytes = bytes, .fd = fd, .file = os_file_identity(fd)};
-  return true;
+  return base != NULL;
 }
 
 bool os_shared_is_open(const struct os_shared *shared) { return os_file_is(shared->fd, shared->file); }

@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-struct answer {
-  enum control_result result;
-  uint64_t bytes;
-};
-
 bool control_make(struct os_shared *out) {
   if (!os_shared_make(out, CONTROL_FILE_NAME, sizeof(struct control_page), OS_SHARED_WRITTEN))
     return false;
@@ -40,33 +35,35 @@ static enum control_result stop_profile(void) {
 }
 
 /* Writes the content of an answer with content_write, if there is any. */
-static struct answer write_answer(const struct os_shared *shared, bool is_any,
-                                  enum os_file_error (*content_write)(int fd, uint64_t *end)) {
-  struct answer answer = {.result = is_any ? CONTROL_NOT_WRITTEN : CONTROL_IS_OFF};
-  if (!is_any || !os_shared_is_open(shared))
-    return answer;
+static enum control_result write_answer(const struct os_shared *shared, bool is_any,
+                                        enum os_file_error (*content_write)(int fd, uint64_t *end), uint64_t *bytes) {
   uint64_t end = shared->bytes;
+  if (!is_any)
+    return CONTROL_IS_OFF;
+  if (!os_shared_is_open(shared))
+    return CONTROL_NOT_WRITTEN;
   enum os_file_error error = content_write(shared->fd, &end);
-  if (error == OS_FILE_OK)
-    return (struct answer){CONTROL_DONE, end - shared->bytes};
-  os_shared_empty(shared);
-  if (error == OS_FILE_NO_MEMORY)
-    answer.result = CONTROL_NO_MEMORY;
-  return answer;
+  if (error) {
+    os_shared_empty(shared);
+    return error == OS_FILE_NO_MEMORY ? CONTROL_NO_MEMORY : CONTROL_NOT_WRITTEN;
+  }
+  *bytes = end - shared->bytes;
+  return CONTROL_DONE;
 }
 
-static struct answer carry_out(const struct os_shared *shared, uint64_t verb, uint64_t interval) {
+static enum control_result carry_out(const struct os_shared *shared, uint64_t verb, uint64_t interval,
+                                     uint64_t *bytes) {
   switch (verb) {
   case CONTROL_START:
-    return (struct answer){.result = start_profile(interval)};
+    return start_profile(interval);
   case CONTROL_STOP:
-    return (struct answer){.result = stop_profile()};
+    return stop_profile();
   case CONTROL_DUMP:
-    return write_answer(shared, profile_was_started(), profile_write_at);
+    return write_answer(shared, profile_was_started(), profile_write_at, bytes);
   case CONTROL_POLICY:
-    return write_answer(shared, option_value(OPTION_POLICY) != POLICY_OFF, policy_store_write_at);
+    return write_answer(shared, option_value(OPTION_POLICY) != POLICY_OFF, policy_store_write_at, bytes);
   default:
-    return (struct answer){.result = CONTROL_UNKNOWN};
+    return CONTROL_UNKNOWN;
   }
 }
 
@@ -86,8 +83,8 @@ void control_serve(const struct os_shared *shared) {
   uint64_t verb = load_relaxed(&page->verb);
   uint64_t interval = load_relaxed(&page->interval_bytes);
   os_shared_empty(shared); /* frees an answer that was never fetched */
-  struct answer answer = carry_out(shared, verb, interval);
-  store_relaxed(&page->answer_bytes, answer.bytes);
-  store_relaxed(&page->result, (uint64_t)answer.result);
+  uint64_t bytes = 0;
+  store_relaxed(&page->result, (uint64_t)carry_out(shared, verb, interval, &bytes));
+  store_relaxed(&page->answer_bytes, bytes);
   atomic_store_explicit(&page->stage, control_staged(asked, CONTROL_FREE), memory_order_release);
 }

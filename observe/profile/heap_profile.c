@@ -150,11 +150,10 @@ static void leaks_report(void) {
 static void write_wanted(void) {
   static SPARSE char path[sizeof path_wanted + 32];
   static SPARSE char sentence[sizeof path + 256];
-  struct text text = TEXT_IN(path);
-  bool has_id = text_path(&text, path_wanted, (uint64_t)os_process_id());
+  bool has_id, fits = text_path(path_wanted, (uint64_t)os_process_id(), path, sizeof path, &has_id);
   if (!has_id && os_process_id() != process_of_start)
     return;
-  enum os_file_error error = text.length < sizeof path - 1 ? profile_write(path) : OS_FILE_NAME_TOO_LONG;
+  enum os_file_error error = fits ? profile_write(path) : OS_FILE_NAME_TOO_LONG;
   if (error == OS_FILE_OK)
     return;
   struct text said = TEXT_IN(sentence);

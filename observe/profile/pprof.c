@@ -116,11 +116,16 @@ static uint64_t locations_number(struct locations *locations, uintptr_t address)
 
 /* --- pieces --- */
 
-static void put_message(struct writer *w, enum profile_field field, const struct proto *message) {
+/* Begins a field of this many bytes, which follow. */
+static void put_head(struct writer *w, enum profile_field field, size_t length) {
   unsigned char bytes[2 * PROTO_VARINT_BYTES_MAX];
   struct proto head = PROTO_IN(bytes);
-  proto_head(&head, field, message->length);
+  proto_head(&head, field, length);
   gzip_add(&w->gzip, head.bytes, head.length);
+}
+
+static void put_message(struct writer *w, enum profile_field field, const struct proto *message) {
+  put_head(w, field, message->length);
   gzip_add(&w->gzip, message->bytes, message->length);
 }
 
@@ -133,10 +138,7 @@ static void put_number(struct writer *w, enum profile_field field, uint64_t valu
 
 /* Returns the string's number in the table. Readers refuse invalid UTF-8, so such bytes become question marks. */
 static uint64_t put_string(struct writer *w, const char *string) {
-  unsigned char bytes[2 * PROTO_VARINT_BYTES_MAX];
-  struct proto head = PROTO_IN(bytes);
-  proto_head(&head, PROFILE_STRING, strlen(string));
-  gzip_add(&w->gzip, head.bytes, head.length);
+  put_head(w, PROFILE_STRING, strlen(string));
   while (*string) {
     size_t length = proto_character_bytes(string);
     gzip_add(&w->gzip, length ? string : "?", length ? length : 1);

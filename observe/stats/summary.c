@@ -41,13 +41,6 @@ static enum os_file_error report_write(const char *path, int fd, enum stats_mode
 
 void stats_report(int fd, enum stats_mode mode) { report_write(NULL, fd, mode); }
 
-bool stats_path(const char *pattern, uint64_t pid, char *out, size_t out_bytes) {
-  struct text path = {.bytes = out, .capacity = out_bytes};
-  out[0] = 0;
-  text_path(&path, pattern, pid);
-  return path.length + 1 < out_bytes;
-}
-
 /* --- at the program's end --- */
 
 /* The descriptor stays open from the first time a summary is wanted. Only summary_open writes it. */
@@ -86,7 +79,7 @@ static void summary_file_find(void) {
 
 static void report_write_file(void) {
   char path[OPTION_TEXT_BYTES];
-  bool fits = stats_path(report_pattern, (uint64_t)os_process_id(), path, sizeof path);
+  bool has_id, fits = text_path(report_pattern, (uint64_t)os_process_id(), path, sizeof path, &has_id);
   enum os_file_error error = fits ? report_write(path, -1, report_mode()) : OS_FILE_NAME_TOO_LONG;
   if (error)
     report_complain(path, os_file_words(error));

@@ -6,9 +6,6 @@
 /* Writes a summary to fd, in one piece. Call outside slow paths, so that a fork does not wait for the reader. */
 void stats_report(int fd, enum stats_mode mode);
 
-/* Writes pattern with each "%p" replaced by the number and each "%%" by "%". False if it does not fit. */
-bool stats_path(const char *pattern, uint64_t pid, char *out, size_t out_bytes);
-
 /* Call at program start: makes the file's path absolute, because the program may change its folder. */
 void summary_begin(void);
 /* Call when options about the summary were set: keeps a descriptor for it if one is wanted. */

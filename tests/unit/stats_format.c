@@ -1,8 +1,8 @@
 /* format: the longest report of each kind fits; a file's pattern; the table's sums. */
 #include "unit.h"
 
+#include "inspect/figures.h"
 #include "stats/format.h"
-#include "stats/summary.h"
 
 static struct stats_snapshot longest(void) {
   static char version[200];
@@ -33,15 +33,19 @@ UNIT_TEST(the_longest_fits) {
 UNIT_TEST(paths) {
   static const struct {
     const char *pattern, *path;
-  } rows[] = {{"/a", "/a"}, {"/a.%p", "/a.77"}, {"%p%p", "7777"}, {"100%%", "100%"}, {"a%%p", "a%p"},
-              {"a%", "a%"}, {"%x%p", "%x77"},   {"", ""},         {"%%%p%%", "%77%"}};
+    bool has_id;
+  } rows[] = {{"/a", "/a", false},      {"/a.%p", "/a.77", true}, {"%p%p", "7777", true},
+              {"100%%", "100%", false}, {"a%%p", "a%p", false},   {"a%", "a%", false},
+              {"%x%p", "%x77", true},   {"", "", false},          {"%%%p%%", "%77%", true}};
   char path[16];
+  bool has_id;
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    assert_true(stats_path(rows[i].pattern, 77, path, sizeof path));
+    assert_true(text_path(rows[i].pattern, 77, path, sizeof path, &has_id));
     assert_string_equal(path, rows[i].path);
+    assert_int_equal(has_id, rows[i].has_id);
   }
-  assert_false(stats_path("/a/name/that/is/long", 77, path, sizeof path));
-  assert_false(stats_path("/a/name/%p", UINT64_MAX, path, sizeof path));
+  assert_false(text_path("/a/name/that/is/long", 77, path, sizeof path, &has_id));
+  assert_false(text_path("/a/name/%p", UINT64_MAX, path, sizeof path, &has_id));
 }
 
 UNIT_TEST(parts) {
