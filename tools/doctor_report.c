@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINDING_BYTES (2 * PATH_MAX)
-
 static const struct check {
   const char *name;
   void (*look)(struct doctor *doctor);
@@ -21,9 +19,8 @@ static const struct check {
 struct finding {
   struct finding *next;
   enum severity severity;
-  const char *check;
-  const char *todo; /* behind the text; "": nothing is to be done */
-  char what[];
+  const char *check, *what;
+  const char *todo; /* "": nothing is to be done */
 };
 
 static struct {
@@ -36,29 +33,25 @@ static const char *const severity_words[SEVERITIES] = {"ok", "note", "warning", 
 
 /* Replaces control characters, because names that a program chooses may contain anything. */
 static void make_printable(char *text) {
-  for (; *text; text++)
+  for (; text && *text; text++)
     if ((unsigned char)*text < ' ' || *text == 127)
       *text = '?';
 }
 
 void doctor_report(enum severity severity, const char *format, ...) {
-  char text[FINDING_BYTES];
+  struct finding *finding = malloc(sizeof *finding);
+  char *text;
   va_list list;
   va_start(list, format);
-  vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  const char *todo = strrchr(format, '\n') ? strrchr(text, '\n') : NULL;
-  size_t length = strlen(text), what_length = todo ? (size_t)(todo - text) : length;
-  make_printable(text);
-  struct finding *finding = malloc(sizeof *finding + length + 1);
-  if (finding == NULL)
+  if (finding == NULL || vasprintf(&text, format, list) < 0)
     tool_fail(2, "no memory for the findings");
-  memcpy(finding->what, text, length + 1);
-  finding->what[what_length] = 0;
-  finding->todo = finding->what + what_length + (todo != NULL);
-  finding->severity = severity;
-  finding->check = findings.check;
-  finding->next = NULL;
+  va_end(list);
+  char *todo = strrchr(format, '\n') ? strrchr(text, '\n') : NULL;
+  if (todo)
+    *todo++ = 0;
+  make_printable(text);
+  make_printable(todo);
+  *finding = (struct finding){.severity = severity, .check = findings.check, .what = text, .todo = todo ? todo : ""};
   *findings.last = finding;
   findings.last = &finding->next;
   findings.count[severity]++;

@@ -33,7 +33,6 @@ struct policy_view {
   size_t module_count;
   struct policy_table_costs costs;
   struct policy_totals totals;
-  size_t arms;
   bool is_process; /* else of a file */
   char writer[POLICY_FILE_WRITER_BYTES];
 };
@@ -43,7 +42,7 @@ struct policy_view {
 static void add_up(struct policy_view *view, const struct policy_record *record) {
   if (record->kind == POLICY_RECORD_PRIOR)
     return;
-  view->arms += record->kind == POLICY_RECORD_SITE;
+  view->totals.arms += record->kind == POLICY_RECORD_SITE;
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     view->totals.fixed[strategy] += record->total[strategy];
   view->totals.best_of_arm += record->total[policy_best_fixed(record->total)];
@@ -236,14 +235,14 @@ static void print_totals(const struct policy_view *view) {
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
          ms_of_ns(totals->acted), strategy_words[best].action, ms_of_ns(totals->fixed[best]),
          ms_of_ns(totals->best_of_arm), regret_ns / 1e6, percent_share(regret_ns, totals->best_of_arm));
-  printf("%zu arm%s; %lu matches, %lu turns\n", view->arms, view->arms == 1 ? "" : "s", totals->epochs,
+  printf("%zu arm%s; %lu matches, %lu turns\n", view->totals.arms, view->totals.arms == 1 ? "" : "s", totals->epochs,
          totals->switches);
   printf("a fault %u ns, a page given back %u ns, a call %u ns, with a mapping %u ns; as much as a fault: %u ms idle\n",
          part->fault_ns, part->purge_page_ns, part->purge_call_ns, mapping->purge_call_ns, break_even_ms(part));
 }
 
 static void view_print(const struct policy_view *view) {
-  bool has_arms = view->arms || view->totals.acted;
+  bool has_arms = view->totals.arms || view->totals.acted;
   if (has_arms)
     print_arms(view);
   else
@@ -324,7 +323,7 @@ static void view_print_json(const struct policy_view *view) {
   printf("],\"totals\":{\"acted\":%lu,", totals->acted);
   print_costs(totals->fixed);
   printf(",\"best_fixed\":\"%s\",\"best_of_arm\":%lu,\"arms\":%zu,\"matches\":%lu,\"switches\":%lu}}\n",
-         strategy_words[policy_best_fixed(totals->fixed)].name, totals->best_of_arm, view->arms, totals->epochs,
+         strategy_words[policy_best_fixed(totals->fixed)].name, totals->best_of_arm, view->totals.arms, totals->epochs,
          totals->switches);
 }
 

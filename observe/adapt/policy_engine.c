@@ -185,13 +185,9 @@ unsigned policy_small_freed(size_t block_bytes, size_t slab_bytes) {
 
 /* --- figures --- */
 
-void policy_stats(struct policy_stats *out) {
-  *out = (struct policy_stats){0};
+struct policy_totals policy_stats(void) {
   HOLD_LOCK(&engine.lock);
-  if (engine.state != ENGINE_READY)
-    return;
-  out->arms = engine.view.table.taken_count;
-  out->totals = policy_totals(&engine.view.table, now_ms());
+  return engine.state == ENGINE_READY ? policy_totals(&engine.view.table, now_ms()) : (struct policy_totals){0};
 }
 
 struct policy_state *policy_open(void) {

@@ -27,11 +27,8 @@ unsigned policy_small_freed(size_t block_bytes, size_t slab_bytes);
 /* Call when a library is unloaded: another one may be loaded at its addresses. Takes no lock. */
 void policy_forget_callers(void);
 
-struct policy_stats {
-  size_t arms;
-  struct policy_totals totals; /* nanoseconds */
-};
-void policy_stats(struct policy_stats *out);
+/* Times are in nanoseconds. All is 0 if there is no table. */
+struct policy_totals policy_stats(void);
 
 /* For policy_store.c. Takes the lock. Returns NULL if there is no memory for a table. Call policy_close in either
  * case. */

@@ -67,18 +67,27 @@ static struct policy_arm *settle_arm(struct policy_table *table, struct policy_p
   return &place->arm;
 }
 
+/* Returns the place of this site and range, or a free one; NULL: others have all places of the set, which are taken in
+ * order. */
+static struct policy_place *place_of(const struct policy_table *table, uint64_t site, unsigned range) {
+  struct policy_place *set = set_of(table, site, range);
+  for (struct policy_place *place = set; place < set + POLICY_WAYS; place++)
+    if (!place->taken || (place->site == site && place->range == range))
+      return place;
+  return NULL;
+}
+
 static struct policy_arm *arm_of(struct policy_table *table, uint64_t site, unsigned range, uint32_t now_ms) {
-  struct policy_place *set = set_of(table, site, range), *coldest = set;
-  for (struct policy_place *place = set; place < set + POLICY_WAYS; place++) {
-    if (!place->taken)
-      return settle_arm(table, place, site, range);
-    if (place->site == site && place->range == range) {
-      place->warmth += place->warmth < POLICY_WARMTH_MAX;
-      return &place->arm;
-    }
+  struct policy_place *place = place_of(table, site, range), *set = set_of(table, site, range), *coldest = set;
+  if (place && !place->taken)
+    return settle_arm(table, place, site, range);
+  if (place) {
+    place->warmth += place->warmth < POLICY_WARMTH_MAX;
+    return &place->arm;
+  }
+  for (place = set; place < set + POLICY_WAYS; place++)
     if (place->warmth < coldest->warmth)
       coldest = place;
-  }
   if (coldest->warmth > 0) {
     coldest->warmth--;
     return &table->rests[range];
@@ -132,33 +141,26 @@ void policy_table_taken(struct policy_table *table, uint64_t site, unsigned rang
 }
 
 const struct policy_arm *policy_table_arm_of(const struct policy_table *table, uint64_t site, unsigned range) {
-  const struct policy_place *set = set_of(table, site, range);
-  for (const struct policy_place *place = set; place < set + POLICY_WAYS; place++)
-    if (place->taken && place->site == site && place->range == range)
-      return &place->arm;
-  return NULL;
+  const struct policy_place *place = place_of(table, site, range);
+  return place && place->taken ? &place->arm : NULL;
 }
 
 enum keep policy_table_leader(const struct policy_table *table, uint64_t site, unsigned range) {
-  const struct policy_arm *arm = policy_table_arm_of(table, site, range), *prior = &table->priors[range];
-  if (arm)
-    return policy_arm_leader(arm, prior);
-  bool has_room = !set_of(table, site, range)[POLICY_WAYS - 1].taken; /* places are taken in order */
-  return has_room ? (enum keep)prior->leader : policy_arm_leader(&table->rests[range], prior);
+  const struct policy_place *place = place_of(table, site, range);
+  const struct policy_arm *prior = &table->priors[range];
+  if (place && !place->taken)
+    return (enum keep)prior->leader;
+  return policy_arm_leader(place ? &place->arm : &table->rests[range], prior);
 }
 
 bool policy_table_learned(struct policy_table *table, uint64_t site, unsigned range, const int32_t *ratings,
                           enum keep leader, uint32_t epochs) {
-  struct policy_place *set = set_of(table, site, range);
-  for (struct policy_place *place = set; place < set + POLICY_WAYS; place++) {
-    if (place->taken && (place->site != site || place->range != range))
-      continue;
-    if (!place->taken)
-      settle_arm(table, place, site, range);
+  struct policy_place *place = place_of(table, site, range);
+  if (place && !place->taken)
+    settle_arm(table, place, site, range);
+  if (place)
     policy_arm_begin_rated(&place->arm, ratings, leader, epochs);
-    return true;
-  }
-  return false;
+  return place != NULL;
 }
 
 #define FOR_EACH_ARM(table)                                                                                            \
@@ -174,7 +176,8 @@ void policy_table_conclude(struct policy_table *table, uint32_t now_ms) {
 }
 
 struct policy_totals policy_totals(struct policy_table *table, uint32_t now_ms) {
-  struct policy_totals totals = {.acted = table->gone_acted,
+  struct policy_totals totals = {.arms = table->taken_count,
+                                 .acted = table->gone_acted,
                                  .best_of_arm = table->gone[policy_best_fixed(table->gone)]};
   memcpy(totals.fixed, table->gone, sizeof totals.fixed);
   FOR_EACH_ARM(table) {

@@ -89,6 +89,7 @@ struct policy_totals {
   uint64_t best_of_arm;            /* cost if the best fixed strategy of each arm had acted there */
   uint64_t acted;
   uint64_t epochs, switches;
+  size_t arms; /* that have a place */
 };
 struct policy_totals policy_totals(struct policy_table *table, uint32_t now_ms);
 

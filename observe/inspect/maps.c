@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 bool os_maps_open_at(struct os_maps *maps, int fd) {
   return os_lines_open(&maps->lines, fd, maps->bytes, sizeof maps->bytes);
@@ -56,5 +55,3 @@ bool os_maps_next(struct os_maps *maps, struct os_mapping *out) {
   while (line && !mapping_of(line, out));
   return line != NULL;
 }
-
-uintptr_t os_maps_entry(void) { return getauxval(AT_ENTRY); }

@@ -26,6 +26,3 @@ bool os_maps_open(struct os_maps *maps);
 bool os_maps_open_at(struct os_maps *maps, int fd);
 bool os_maps_next(struct os_maps *maps, struct os_mapping *out);
 void os_maps_close(struct os_maps *maps);
-
-/* Returns the program's entry address. */
-uintptr_t os_maps_entry(void);

@@ -8,6 +8,7 @@
 #include "profile/proto.h"
 
 #include <string.h>
+#include <sys/auxv.h>
 
 /* Field numbers of profile.proto. */
 enum profile_field {
@@ -244,7 +245,7 @@ static void put_listed(struct writer *w, bool is_main) {
       first_page = mapping.start;
       first_name = name;
     }
-    bool holds_entry = os_maps_entry() - mapping.start < mapping.limit - mapping.start;
+    bool holds_entry = getauxval(AT_ENTRY) - mapping.start < mapping.limit - mapping.start;
     if (!is_code_of_file(&mapping) || (is_main && !holds_entry) || w->range_count == RANGES_MAX)
       continue;
     if (is_main)

@@ -139,14 +139,13 @@ static void take_counters(struct hak_stats *out) {
 }
 
 static void add_policy(struct hak_stats *out) {
-  struct policy_stats learned;
-  policy_stats(&learned);
+  struct policy_totals learned = policy_stats();
   out->policy_arms = learned.arms;
-  out->policy_matches = learned.totals.epochs;
-  out->policy_switches = learned.totals.switches;
-  out->policy_cost_ns = learned.totals.acted;
-  out->policy_best_ns = learned.totals.best_of_arm;
-  out->policy_fixed_ns = learned.totals.fixed[policy_best_fixed(learned.totals.fixed)];
+  out->policy_matches = learned.epochs;
+  out->policy_switches = learned.switches;
+  out->policy_cost_ns = learned.acted;
+  out->policy_best_ns = learned.best_of_arm;
+  out->policy_fixed_ns = learned.fixed[policy_best_fixed(learned.fixed)];
 }
 
 static void add_counted(struct hak_stats *out) {

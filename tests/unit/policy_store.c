@@ -42,7 +42,6 @@ static unsigned sites_with(const struct policy_file *file, bool tagged) {
 
 static void learns(void *unused) {
   struct policy_file file;
-  struct policy_stats stats;
   policy("evolving");
   read_silently();
   write_silently();
@@ -56,8 +55,7 @@ static void learns(void *unused) {
   CHECK(!is_there());
   policy("evolving");
   write_silently();
-  policy_stats(&stats);
-  CHECK(stats.arms == 2);
+  CHECK(policy_stats().arms == 2);
   file_read(&file);
   CHECK(sites_with(&file, true) == 1 && sites_with(&file, false) == 0);
   CHECK(file.module_count == 1 && strstr(policy_file_module(&file, 0).name, "unit-policy_store") != NULL);
@@ -65,11 +63,9 @@ static void learns(void *unused) {
 
 static void learns_nothing_more(void *unused) {
   struct policy_file file;
-  struct policy_stats stats;
   policy("evolving");
   read_silently();
-  policy_stats(&stats);
-  CHECK(stats.arms == 1);
+  CHECK(policy_stats().arms == 1);
   unlink(path);
   write_silently();
   CHECK(!is_there());
