@@ -86,6 +86,8 @@ uint64_t doctor_limit(const struct doctor *doctor, const char *name);
 void doctor_find_group(struct doctor *doctor);
 /* Returns what hakmem may hold by its option, 0 if that is not set, and by the group with its swap; UINT64_MAX: any. */
 uint64_t doctor_hard_limit(const struct doctor *doctor, uint64_t option_bytes);
+/* Whether a variable's name begins as the options' do. */
+bool doctor_is_option(const char *variable);
 /* Sets this program's options from the subject's environment. */
 void doctor_take_options(struct doctor *doctor);
 

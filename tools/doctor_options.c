@@ -13,7 +13,7 @@
 #define NAME_BYTES 64
 #define CLOSE_EDITS 3 /* a name with at most this many wrong letters counts as a typing error */
 
-static bool is_ours(const char *variable) { return strncmp(variable, PREFIX, strlen(PREFIX)) == 0; }
+bool doctor_is_option(const char *variable) { return strncmp(variable, PREFIX, strlen(PREFIX)) == 0; }
 
 static enum option_error parse_variable(const char *variable) {
   const char *equals = strchr(variable, '=');
@@ -22,7 +22,7 @@ static enum option_error parse_variable(const char *variable) {
 
 void doctor_take_options(struct doctor *doctor) {
   for (char **variable = doctor->environment; variable && *variable; variable++)
-    if (is_ours(*variable))
+    if (doctor_is_option(*variable))
       parse_variable(*variable);
 }
 
@@ -68,7 +68,7 @@ void doctor_look_option_names(struct doctor *doctor) {
   unsigned known = 0;
   for (char **variable = doctor->environment; variable && *variable; variable++) {
     char name[NAME_BYTES];
-    if (!is_ours(*variable))
+    if (!doctor_is_option(*variable))
       continue;
     name_of(*variable, name);
     if (parse_variable(*variable) != OPTION_UNKNOWN)
@@ -95,7 +95,7 @@ static enum option option_of(const char *name) {
 void doctor_look_option_values(struct doctor *doctor) {
   for (char **variable = doctor->environment; variable && *variable; variable++) {
     char name[NAME_BYTES], allowed[256], kept[64];
-    enum option_error error = is_ours(*variable) ? parse_variable(*variable) : OPTION_OK;
+    enum option_error error = doctor_is_option(*variable) ? parse_variable(*variable) : OPTION_OK;
     if (error != OPTION_BAD)
       continue;
     name_of(*variable, name);

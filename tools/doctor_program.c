@@ -133,7 +133,7 @@ static const char *privilege_of_file(const struct doctor *doctor, bool *is_raise
 
 static bool has_own_options(const struct doctor *doctor) {
   for (char **variable = doctor->environment; variable && *variable; variable++)
-    if (strncmp(*variable, "HAKMEM_", strlen("HAKMEM_")) == 0)
+    if (doctor_is_option(*variable))
       return true;
   return false;
 }

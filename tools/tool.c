@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *tool_name = "";
+const char *tool_name = "";
 
 /* --- the end --- */
 
@@ -24,20 +24,18 @@ int tool_end(int status) {
   return tool_complain(status != 0 ? status : 1, "stdout: %m");
 }
 
-static void print_line(const char *format, va_list list, bool has_reference) {
+static void print_line(const char *format, va_list list) {
   int error = errno;
   fprintf(stderr, "%s: ", tool_name);
   errno = error;
   vfprintf(stderr, format, list);
-  if (has_reference)
-    fprintf(stderr, "; see: %s --help", tool_name);
   fputc('\n', stderr);
 }
 
 int tool_complain(int status, const char *format, ...) {
   va_list list;
   va_start(list, format);
-  print_line(format, list, false);
+  print_line(format, list);
   va_end(list);
   return status;
 }
@@ -45,15 +43,8 @@ int tool_complain(int status, const char *format, ...) {
 void tool_fail(int status, const char *format, ...) {
   va_list list;
   va_start(list, format);
-  print_line(format, list, false);
+  print_line(format, list);
   exit(tool_end(status)); // NOLINT(concurrency-mt-unsafe): one thread
-}
-
-void tool_refuse(const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  print_line(format, list, true);
-  exit(tool_end(2)); // NOLINT(concurrency-mt-unsafe): one thread
 }
 
 /* --- arguments --- */

@@ -14,7 +14,8 @@ __attribute__((format(printf, 2, 3))) int tool_complain(int status, const char *
 /* The same, and ends the program with the status. */
 __attribute__((format(printf, 2, 3), noreturn)) void tool_fail(int status, const char *format, ...);
 /* The same with a reference to --help, and the status 2. */
-__attribute__((format(printf, 1, 2), noreturn)) void tool_refuse(const char *format, ...);
+#define tool_refuse(format, ...) tool_fail(2, format "; see: %s --help", ##__VA_ARGS__, tool_name)
+extern const char *tool_name;
 
 /* An option sets `choice`, or `value` to what follows it: --name, --name value, --name=value. */
 struct tool_option {

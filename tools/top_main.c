@@ -30,11 +30,6 @@ static void sort_by(struct top_data *data, int step) {
   data->sorted_by[data->view] = (data->sorted_by[data->view] + count + (unsigned)step) % count;
 }
 
-static void scroll_to(struct top_screen *screen, const struct top_data *data, long row) {
-  long most = data->row_count ? (long)data->row_count - 1 : 0;
-  screen->first_row = row < 0 ? 0 : row > most ? (unsigned)most : (unsigned)row;
-}
-
 static bool key_of_view(struct top_screen *screen, struct top_data *data, int key) {
   for (unsigned view = 0; view < TOP_VIEWS; view++)
     if (key == top_forms[view].key || (key == '\t' && view == ((unsigned)data->view + 1) % TOP_VIEWS)) {
@@ -46,17 +41,10 @@ static bool key_of_view(struct top_screen *screen, struct top_data *data, int ke
 }
 
 static void key_scrolls(struct top_screen *screen, const struct top_data *data, int key) {
-  long page = LINES / 2, first = (long)screen->first_row;
-  if (key == KEY_UP)
-    scroll_to(screen, data, first - 1);
-  else if (key == KEY_DOWN)
-    scroll_to(screen, data, first + 1);
-  else if (key == KEY_PPAGE)
-    scroll_to(screen, data, first - page);
-  else if (key == KEY_NPAGE)
-    scroll_to(screen, data, first + page);
-  else if (key == KEY_HOME)
-    screen->first_row = 0;
+  long page = LINES / 2, most = data->row_count ? (long)data->row_count - 1 : 0;
+  long row = (long)screen->first_row;
+  row += key == KEY_UP ? -1 : key == KEY_DOWN ? 1 : key == KEY_PPAGE ? -page : key == KEY_NPAGE ? page : 0;
+  screen->first_row = row < 0 || key == KEY_HOME ? 0 : row > most ? (unsigned)most : (unsigned)row;
 }
 
 static void key_pressed(struct top_screen *screen, struct top_data *data, int key) {

@@ -25,29 +25,23 @@
 #define POOL_ROWS 64u          /* the largest pools have rows */
 #define HEAP_ROWS 64u          /* the heaps with the largest bins have rows */
 
-/* The columns of each table; the columns of totals are stats_fields. */
-static const char *const moment_columns[] = {"time_ns", "cost_ns"};
-static const char *const class_columns[] = {"block_bytes", "slab_bytes", "taken_bytes", "bin_bytes"};
-static const char *const pool_columns[] = {"id", "heaps", "slab_bytes", "taken_bytes", "inbox_bytes"};
-static const char *const heap_columns[] = {"id", "thread_id", "parked", "pool", "bin_bytes", "refills", "flushes"};
-static const char *const site_columns[] = {"address", "live_count", "live_bytes", "taken_count", "taken_bytes"};
-
 enum table { TABLE_MOMENT, TABLE_TOTALS, TABLE_CLASSES, TABLE_POOLS, TABLE_HEAPS, TABLE_SITES, TABLE_COUNT };
 _Static_assert(TABLE_COUNT <= LIVE_TABLES_MAX, "all tables fit");
 
-#define COLUMNS(array) .columns = (array), .column_count = sizeof(array) / sizeof *(array)
+#define NAMES(strings) .names = (strings), .names_bytes = sizeof(strings) - 1
+#define TOTAL_NAME(group, name, kind, unit, sentence) #name "\0"
 static const struct table_form {
   const char *name;
-  const char *const *columns; /* NULL: those of stats_fields */
-  uint32_t column_count, rows_max;
+  const char *names; /* of the columns, each terminated */
+  uint32_t names_bytes, rows_max;
   uint32_t rank; /* if there are more rows, those with the most in this column stay */
 } forms[TABLE_COUNT] = {
-    [TABLE_MOMENT] = {.name = "moment", COLUMNS(moment_columns), .rows_max = 1},
-    [TABLE_TOTALS] = {.name = "totals", .rows_max = 1},
-    [TABLE_CLASSES] = {.name = "classes", COLUMNS(class_columns), .rows_max = HAK_CLASS_COUNT},
-    [TABLE_POOLS] = {.name = "pools", COLUMNS(pool_columns), .rows_max = POOL_ROWS, .rank = 2},
-    [TABLE_HEAPS] = {.name = "heaps", COLUMNS(heap_columns), .rows_max = HEAP_ROWS, .rank = 4},
-    [TABLE_SITES] = {.name = "sites", COLUMNS(site_columns), .rows_max = LARGE_SITES + 1},
+    [TABLE_MOMENT] = {"moment", NAMES("time_ns\0cost_ns\0"), 1, 0},
+    [TABLE_TOTALS] = {"totals", NAMES(HAK_STATS_ROWS(TOTAL_NAME)), 1, 0},
+    [TABLE_CLASSES] = {"classes", NAMES("block_bytes\0slab_bytes\0taken_bytes\0bin_bytes\0"), HAK_CLASS_COUNT, 0},
+    [TABLE_POOLS] = {"pools", NAMES("id\0heaps\0slab_bytes\0taken_bytes\0inbox_bytes\0"), POOL_ROWS, 2},
+    [TABLE_HEAPS] = {"heaps", NAMES("id\0thread_id\0parked\0pool\0bin_bytes\0refills\0flushes\0"), HEAP_ROWS, 4},
+    [TABLE_SITES] = {"sites", NAMES("address\0live_count\0live_bytes\0taken_count\0taken_bytes\0"), LARGE_SITES + 1, 0},
 };
 
 _Atomic uint32_t live_keeping;
@@ -66,13 +60,6 @@ static struct {
 
 /* --- the page --- */
 
-static uint32_t columns_of(const struct table_form *form) {
-  return form->columns ? form->column_count : (uint32_t)stats_field_count;
-}
-static const char *column_name(const struct table_form *form, uint32_t column) {
-  return form->columns ? form->columns[column] : stats_fields[column].name;
-}
-
 /* Fills in an empty head, except the page's length. Returns the bytes that the page needs. */
 static size_t head_fill(struct live_head *head) {
   uint32_t names_end = sizeof *head, words = LIVE_HEADER_WORDS;
@@ -80,12 +67,12 @@ static size_t head_fill(struct live_head *head) {
     const struct table_form *form = &forms[i];
     struct live_table *table = &head->tables[i];
     memcpy(table->name, form->name, strlen(form->name));
-    table->columns = columns_of(form);
     table->rows_max = form->rows_max;
     table->names_at = names_end;
     table->words_at = words;
-    for (uint32_t column = 0; column < table->columns; column++)
-      names_end += (uint32_t)strlen(column_name(form, column)) + 1;
+    for (uint32_t at = 0; at < form->names_bytes; at++)
+      table->columns += form->names[at] == 0;
+    names_end += form->names_bytes;
     words += 1 + table->columns * table->rows_max;
   }
   uint32_t slot_bytes = (uint32_t)round_up(words * sizeof(uint64_t), CACHE_LINE);
@@ -99,13 +86,6 @@ static size_t head_fill(struct live_head *head) {
   head->made_ns = os_nanoseconds();
   memcpy(head->version, hak_version(), min_size(strlen(hak_version()), LIVE_VERSION_BYTES - 1));
   return head->slot_at[1] + slot_bytes;
-}
-
-static void names_write(struct live_head *head) {
-  char *at = (char *)(head + 1);
-  for (unsigned i = 0; i < TABLE_COUNT; i++)
-    for (uint32_t column = 0; column < columns_of(&forms[i]); column++)
-      at = stpcpy(at, column_name(&forms[i], column)) + 1;
 }
 
 /* --- a snapshot --- */
@@ -122,9 +102,9 @@ static void put_word(_Atomic uint64_t *word, uint64_t value) {
 
 /* Adds a row, or puts it in place of another if the table is full. */
 static void put_row(_Atomic uint64_t *words, enum table table, const uint64_t *values) {
-  const struct table_form *form = &forms[table];
-  uint32_t columns = columns_of(form), rank = form->rank;
-  _Atomic uint64_t *count = words + live.head->tables[table].words_at, *rows = count + 1, *row = rows;
+  const struct live_table *form = &live.head->tables[table];
+  uint32_t columns = form->columns, rank = forms[table].rank;
+  _Atomic uint64_t *count = words + form->words_at, *rows = count + 1, *row = rows;
   if (load_relaxed(count) < form->rows_max) {
     row += load_relaxed(count) * columns;
     put_word(count, load_relaxed(count) + 1);
@@ -255,7 +235,8 @@ static bool page_make(void) {
     live.makes++;
     filled.page_bytes = (uint32_t)made.bytes;
     memcpy(head, &filled, sizeof filled);
-    names_write(head);
+    for (unsigned i = 0; i < TABLE_COUNT; i++)
+      memcpy((char *)head + filled.tables[i].names_at, forms[i].names, forms[i].names_bytes);
   }
   if (!is_made || !background_watch(&head->awake, look_when_woken)) {
     os_shared_drop(&made);
