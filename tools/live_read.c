@@ -159,14 +159,9 @@ static uint64_t own_pid(const struct live_process *process) {
   const char *line = os_lines_next(&in); /* the line of the groups, which comes before, may be of any length */
   while (line && strncmp(line, key, sizeof key - 1) != 0)
     line = os_lines_next(&in);
-  for (const char *at = line ? line + sizeof key - 1 : ""; *at;) {
-    char *end;
-    uint64_t number = strtoull(at, &end, 10);
-    if (end == at)
-      break;
-    pid = number;
-    at = end;
-  }
+  const char *last = line ? strrchr(line, '\t') : NULL;
+  if (last)
+    pid = strtoull(last, NULL, 10);
   close(in.fd);
   return pid;
 }
@@ -398,10 +393,13 @@ uint64_t live_total(const struct live_process *process, const char *column) {
   return live_value(process, &totals, 0, column);
 }
 
-double live_age_s(const struct live_process *process) {
+uint64_t live_time_ns(const struct live_process *process) {
   struct live_rows moment = live_table(process, "moment");
-  uint64_t time_ns = live_value(process, &moment, 0, "time_ns"), now_ns = os_nanoseconds();
-  return now_ns > time_ns ? (double)(now_ns - time_ns) / 1e9 : 0;
+  return live_value(process, &moment, 0, "time_ns");
+}
+
+double live_age_s(const struct live_process *process) {
+  return (double)less(os_nanoseconds(), live_time_ns(process)) / 1e9;
 }
 
 /* --- what else there is to know --- */

@@ -52,6 +52,7 @@ void live_ask(struct live_process *process, unsigned wait_ms);
 
 /* Takes the latest whole snapshot. False: sentence and problem say why. */
 bool live_take(struct live_process *process);
+uint64_t live_time_ns(const struct live_process *process);
 double live_age_s(const struct live_process *process);
 
 /* A table of the snapshot, whose rows are of `columns` words. */

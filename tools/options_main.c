@@ -40,6 +40,18 @@ static void print_values(enum option option, const char *quote, const char *sepa
     printf("%s%s%s%s", i ? separator : "", quote, row->choices[i], quote);
 }
 
+static void print_aliases(bool is_page) {
+  for (unsigned i = 0; i < option_alias_count; i++) {
+    const struct option_alias *alias = &option_aliases[i];
+    const char *own = option_rows[alias->option].environment;
+    if (alias->value_if_yes)
+      printf(is_page ? "| `%s=1` | `%s=%s`; `0` changes nothing |\n" : "%s: 1 is %s=%s\n", alias->environment, own,
+             alias->value_if_yes);
+    else
+      printf(is_page ? "| `%s` | `%s` |\n" : "%s: is %s\n", alias->environment, own);
+  }
+}
+
 static void print_text(void) {
   for (enum option i = 0; i < OPTION_COUNT; i++) {
     const struct option_row *row = &option_rows[i];
@@ -59,14 +71,7 @@ static void print_text(void) {
       }
     printf("%s%s\n", *before == ',' ? ")" : "", row->time == OPTION_AT_START ? "; at start only" : "");
   }
-  for (unsigned i = 0; i < option_alias_count; i++) {
-    const struct option_alias *alias = &option_aliases[i];
-    const char *own = option_rows[alias->option].environment;
-    if (alias->value_if_yes)
-      printf("%s: 1 is %s=%s\n", alias->environment, own, alias->value_if_yes);
-    else
-      printf("%s: is %s\n", alias->environment, own);
-  }
+  print_aliases(false);
 }
 
 static void print_option_rows(void) {
@@ -89,14 +94,7 @@ static void print_change_rows(void) {
 }
 
 static void print_alias_rows(void) {
-  for (unsigned i = 0; i < option_alias_count; i++) {
-    const struct option_alias *alias = &option_aliases[i];
-    const char *own = option_rows[alias->option].environment;
-    if (alias->value_if_yes)
-      printf("| `%s=1` | `%s=%s`; `0` changes nothing |\n", alias->environment, own, alias->value_if_yes);
-    else
-      printf("| `%s` | `%s` |\n", alias->environment, own);
-  }
+  print_aliases(true);
   for (unsigned i = 0; i < option_word_count; i++) {
     const struct option_word *word = &option_words[i];
     const char *own = option_rows[word->option].environment;

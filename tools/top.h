@@ -22,8 +22,8 @@ struct top_sample {
 struct top_data {
   struct live_process process;
   struct live_kernel kernel;
-  struct top_sample samples[TOP_SAMPLES]; /* a ring */
-  unsigned sample_count;                  /* so far; 0: there was no snapshot yet */
+  struct top_sample samples[TOP_SAMPLES]; /* the newest first */
+  unsigned sample_count;                  /* 0: there was no snapshot yet */
   uint64_t *previous;                     /* the totals of the snapshot before */
   uint64_t snapshot_ns, previous_ns;
   enum top_view view;
@@ -47,8 +47,6 @@ void top_cell(const struct top_data *data, const struct live_row *row, unsigned 
 
 /* Returns the growth of a total per second. */
 double top_rate(const struct top_data *data, const char *total);
-/* Reads the sample `back` samples before the last; false if there is none. */
-bool top_sample_at(const struct top_data *data, unsigned back, struct top_sample *out);
 
 /* --- the screen --- */
 

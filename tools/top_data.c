@@ -47,17 +47,12 @@ void top_close(struct top_data *data) {
   data->previous = NULL;
 }
 
-static uint64_t snapshot_ns(const struct top_data *data) {
-  struct live_rows moment = live_table(&data->process, "moment");
-  return live_value(&data->process, &moment, 0, "time_ns");
-}
-
 /* The former snapshot stays until there is a newer one. */
 static bool take_snapshot(struct top_data *data) {
   live_ask(&data->process, FRESH_WAIT_MS);
   if (!live_take(&data->process))
     return false;
-  uint64_t now_ns = snapshot_ns(data);
+  uint64_t now_ns = live_time_ns(&data->process);
   if (now_ns != data->snapshot_ns) {
     memcpy(data->previous, data->process.spare, data->process.head.slot_words * sizeof *data->previous);
     data->previous_ns = data->snapshot_ns;
@@ -71,17 +66,12 @@ void top_refresh(struct top_data *data) {
   if (data->process.problem == LIVE_ENDED || !take_snapshot(data))
     return;
   live_kernel(&data->process, &data->kernel);
-  data->samples[data->sample_count++ % TOP_SAMPLES] =
+  memmove(data->samples + 1, data->samples, (TOP_SAMPLES - 1) * sizeof *data->samples);
+  data->samples[0] =
       (struct top_sample){live_total(&data->process, "live_bytes"), live_total(&data->process, "heap_bytes")};
+  data->sample_count += data->sample_count < TOP_SAMPLES;
   top_arrange(data);
   data->read_ms = (double)(os_nanoseconds() - begun_ns) / 1e6;
-}
-
-bool top_sample_at(const struct top_data *data, unsigned back, struct top_sample *out) {
-  if (back >= data->sample_count || back >= TOP_SAMPLES)
-    return false;
-  *out = data->samples[(data->sample_count - 1 - back) % TOP_SAMPLES];
-  return true;
 }
 
 double top_rate(const struct top_data *data, const char *total) {

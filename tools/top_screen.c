@@ -55,9 +55,8 @@ static int graph_rows(void) {
 
 static uint64_t graph_top(const struct top_data *data, unsigned columns) {
   uint64_t most = 1;
-  struct top_sample sample;
-  for (unsigned back = 0; back < columns && top_sample_at(data, back, &sample); back++)
-    most = sample.heap_bytes > most ? sample.heap_bytes : most;
+  for (unsigned back = 0; back < columns && back < data->sample_count; back++)
+    most = max_size(most, data->samples[back].heap_bytes);
   return most;
 }
 
@@ -86,13 +85,14 @@ static void draw_graph(const struct top_screen *screen, const struct top_data *d
     if (row == 0 || row == rows - 1)
       mvprintw(GRAPH_AT + row, 0, "%*s", LABEL - 1, tool_size(row ? 0 : top));
     for (int column = 0; column < columns; column++) {
-      struct top_sample sample;
-      if (!top_sample_at(data, (unsigned)(columns - 1 - column), &sample))
+      unsigned back = (unsigned)(columns - 1 - column);
+      if (back >= data->sample_count)
         continue;
+      const struct top_sample *sample = &data->samples[back];
       double scale = (double)rows * EIGHTHS / (double)top;
       (void)mvaddstr(GRAPH_AT + row, LABEL + column,
-                     cell_text(screen->has_blocks, (uint64_t)((double)sample.live_bytes * scale + 0.5),
-                               (uint64_t)((double)sample.heap_bytes * scale + 0.5), below));
+                     cell_text(screen->has_blocks, (uint64_t)((double)sample->live_bytes * scale + 0.5),
+                               (uint64_t)((double)sample->heap_bytes * scale + 0.5), below));
     }
   }
 }

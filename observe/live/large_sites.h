@@ -9,8 +9,8 @@
 
 #define LARGE_SITES 128u
 
-/* hash: of the site (large/big_cache.h); site: its address, 0 if only the hash is at hand. objects: 1: one was taken, -1:
- * freed, 0: resized. bytes: before, wanted: from now on. */
+/* hash: of the site (large/big_cache.h); site: its address, 0 if only the hash is at hand. objects: 1: one was taken,
+ * -1: freed, 0: resized. bytes: before, wanted: from now on. */
 void large_site_changed(uint32_t hash, uintptr_t site, int objects, size_t bytes, size_t wanted);
 
 struct large_site {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# options.sh TOOL PAGE: the tables of docs/options.md are what the code gives; changed ones are refused. The tool shows the options
-# of the environment, and makes no summary of its own.
+# options.sh TOOL PAGE: the tables of docs/options.md are what the code gives; changed ones are refused. The tool shows
+# the options of the environment, and makes no summary of its own.
 set -eu
 tool=$1 page=$2
 work=$(mktemp -d)
@@ -20,7 +20,10 @@ for changed in number word row; do
   fi
 done
 
-is_fresh "$page" || { echo "docs/options.md is stale; make it: hak options --markdown docs/options.md >made && mv made docs/options.md"; exit 1; }
+is_fresh "$page" || {
+  echo "docs/options.md is stale; make it: hak options --markdown docs/options.md >made && mv made docs/options.md"
+  exit 1
+}
 
 # Without a word last: its output stays for the look at the value.
 for word in --nonsense --help ''; do

@@ -28,7 +28,10 @@ if sed 's/"const": 2/"const": 1/' "$schema" | diff -q - "$work/schema" >/dev/nul
   exit 1
 fi
 
-diff -u "$page" "$work/page" || { echo "docs/stats.md is stale; make it: hakmem-stats --markdown docs/stats.md >made && mv made docs/stats.md"; exit 1; }
+diff -u "$page" "$work/page" || {
+  echo "docs/stats.md is stale; make it: hakmem-stats --markdown docs/stats.md >made && mv made docs/stats.md"
+  exit 1
+}
 diff -u "$schema" "$work/schema" || {
   echo "docs/stats.schema.json is stale; make it: hakmem-stats --schema >docs/stats.schema.json"
   exit 1
