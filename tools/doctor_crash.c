@@ -45,7 +45,8 @@ static void print_function(char *line) {
 
 /* A log may be written while it is read, and have zero bytes. */
 void doctor_print_crash(const char *path) {
-  FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+  bool is_stdin = strcmp(path, "-") == 0;
+  FILE *file = is_stdin ? stdin : fopen(path, "re");
   char *line = NULL;
   size_t room = 0;
   for (ssize_t length; file && (length = getline(&line, &room, file)) > 0;) {
@@ -58,6 +59,6 @@ void doctor_print_crash(const char *path) {
   if (file == NULL || !feof(file))
     tool_fail(2, "%s: %m", path);
   free(line);
-  if (file != stdin)
+  if (!is_stdin)
     fclose(file);
 }

@@ -60,7 +60,7 @@ static bool read_classes(char *at, struct stats_snapshot *out, char problem[STAT
 }
 
 bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_SENTENCE]) {
-  uint64_t schema;
+  uint64_t schema = 0;
   *out = (struct stats_snapshot){.version = ""};
   if (strncmp(text, REPORT_START, strlen(REPORT_START)) != 0)
     return wrong(problem, "there is no report in it (HAKMEM_STATS=json writes one)");

@@ -27,7 +27,9 @@ static bool step_hex(char **at, char behind, uint64_t *value) {
   const char *first = *at, *digit;
   for (*value = 0; **at && (digit = strchr(digits, **at)) != NULL; (*at)++)
     *value = *value << 4 | (uint64_t)(digit - digits);
-  return *at > first && *(*at)++ == behind;
+  bool is_there = *at > first && **at == behind;
+  *at += is_there;
+  return is_there;
 }
 
 /* Parses a line START-LIMIT rwxp OFFSET MAJOR:MINOR INODE   NAME. */

@@ -103,7 +103,7 @@ static void put_word(_Atomic uint64_t *word, uint64_t value) {
 /* Adds a row, or puts it in place of another if the table is full. */
 static void put_row(_Atomic uint64_t *words, enum table table, const uint64_t *values) {
   const struct live_table *form = &live.head->tables[table];
-  uint32_t columns = form->columns, rank = forms[table].rank;
+  size_t columns = form->columns, rank = forms[table].rank;
   _Atomic uint64_t *count = words + form->words_at, *rows = count + 1, *row = rows;
   if (load_relaxed(count) < form->rows_max) {
     row += load_relaxed(count) * columns;
