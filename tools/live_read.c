@@ -325,6 +325,8 @@ static enum copied copy_once(struct live_process *process) {
   uint64_t snapshot = live_snapshot_of(sequence_of(process));
   if (snapshot == 0)
     return NOTHING;
+  if (snapshot == process->words[LIVE_NUMBER])
+    return COPIED;
   const _Atomic uint64_t *slot =
       (const _Atomic uint64_t *)(const void *)(process->page + process->head.slot_at[snapshot % 2]);
   uint64_t sum = 0;
@@ -348,6 +350,8 @@ bool live_take(struct live_process *process) {
   enum copied result = TORN;
   for (unsigned i = 0; i < TAKES_MAX && result == TORN; i++)
     result = copy_once(process);
+  if (result == TORN || result == DAMAGED)
+    memset(process->spare, 0, process->head.slot_words * sizeof *process->spare);
   if (live_state(process) == 'Z')
     return live_ended(process);
   if (result == TORN)

@@ -19,7 +19,7 @@ struct live_process {
   struct live_head head; /* a checked copy from the time of opening */
   char *names;           /* of the columns, up to slot 0 */
   uint64_t *words;       /* the last snapshot that was taken whole */
-  uint64_t *spare;       /* as long; after live_take the snapshot that was taken before */
+  uint64_t *spare;       /* as long; after live_take the one before, zeros if there is none */
   enum live_problem problem;
   char sentence[LIVE_SENTENCE]; /* of the problem */
 };

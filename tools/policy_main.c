@@ -27,14 +27,11 @@ static const char usage[] =
     "Exit status: 2 if the process cannot be looked at, 1 if it has ended or FILE cannot be read or written.\n";
 
 struct policy_view {
-  struct policy_record *records; /* from malloc, the most costly first */
-  size_t record_count;
-  struct policy_module modules[POLICY_MODULES];
-  size_t module_count;
-  struct policy_table_costs costs;
+  void *bytes; /* from malloc, as the records */
+  struct policy_file file;
+  struct policy_record *records; /* the most costly first */
   struct policy_totals totals;
   bool is_process; /* else of a file */
-  char writer[POLICY_FILE_WRITER_BYTES];
 };
 
 /* --- a file, or the answer of a process, which is one --- */
@@ -63,54 +60,46 @@ static int by_cost(const void *left, const void *right) {
   return a->range < b->range ? -1 : a->range > b->range;
 }
 
-static void view_of(struct policy_view *view, const struct policy_file *file) {
-  struct policy_record *records = calloc(file->record_count + 1, sizeof *records);
-  if (records == NULL)
-    tool_fail(1, "no memory for %u records", file->record_count);
-  *view = (struct policy_view){.costs = file->costs, .records = records, .record_count = file->record_count};
-  memcpy(view->writer, file->writer, sizeof view->writer);
-  for (uint32_t i = 0; i < file->module_count && i < POLICY_MODULES; i++)
-    view->modules[view->module_count++] = policy_file_module(file, i);
-  for (uint32_t i = 0; i < file->record_count; i++) {
-    records[i] = policy_file_record(file, i);
-    add_up(view, &records[i]);
+static void take_records(struct policy_view *view) {
+  uint32_t count = view->file.record_count;
+  view->records = calloc(count + 1, sizeof *view->records);
+  if (view->records == NULL)
+    tool_fail(1, "no memory for %u records", count);
+  for (uint32_t i = 0; i < count; i++) {
+    view->records[i] = policy_file_record(&view->file, i);
+    add_up(view, &view->records[i]);
   }
-  qsort(records, file->record_count, sizeof *records, by_cost);
+  qsort(view->records, count, sizeof *view->records, by_cost);
 }
 
-static void view_of_file(struct policy_view *view, const char *path) {
-  struct policy_file file;
-  void *bytes;
-  const char *problem = policy_disk_read(path, &file, &bytes);
+static void open_file(struct policy_view *view, const char *path) {
+  const char *problem = policy_disk_read(path, &view->file, &view->bytes);
   if (problem)
     tool_fail(1, "%s: %s", path, problem);
-  view_of(view, &file);
-  free(bytes);
 }
 
-static void view_of_process(struct policy_view *view, long pid) {
+static void ask_process(struct policy_view *view, long pid) {
   struct control control;
-  struct policy_file file;
   size_t length;
-  void *bytes = control_open(&control, pid, WAIT_MS) ? control_answer(&control, CONTROL_POLICY, &length) : NULL;
-  if (bytes == NULL)
-    tool_fail((int)control.live.problem, "%s", control.live.sentence);
-  if (policy_file_open(&file, bytes, length) != POLICY_FILE_OK)
-    tool_fail(LIVE_UNREADABLE, "process %ld: its hakmem is of another version", pid);
-  view_of(view, &file);
-  free(bytes);
-  control_close(&control);
   view->is_process = true;
+  view->bytes = control_open(&control, pid, WAIT_MS) ? control_answer(&control, CONTROL_POLICY, &length) : NULL;
+  if (view->bytes == NULL)
+    tool_fail((int)control.live.problem, "%s", control.live.sentence);
+  if (policy_file_open(&view->file, view->bytes, length) != POLICY_FILE_OK)
+    tool_fail(LIVE_UNREADABLE, "process %ld: its hakmem is of another version", pid);
+  control_close(&control);
 }
 
 /* --- names --- */
 
 enum { SITE_BYTES = 64, SIZE_BYTES = 32, SITE_COLUMNS = 26 };
 
+/* The text stays until the next call. NULL: it is not known. */
 static const char *module_name(const struct policy_view *view, uint32_t tag) {
-  for (size_t i = 0; i < view->module_count; i++)
-    if (view->modules[i].tag == tag)
-      return view->modules[i].name;
+  static struct policy_module module;
+  for (uint32_t i = 0; i < view->file.module_count; i++)
+    if ((module = policy_file_module(&view->file, i)).tag == tag)
+      return module.name;
   return NULL;
 }
 
@@ -187,7 +176,7 @@ static void print_arms(const struct policy_view *view) {
   for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
     printf("%5s", short_names[strategy]);
   printf(" %7s %5s %9s %8s %4s\n", "matches", "turns", "ms", "ms", "%");
-  for (size_t i = 0; i < view->record_count; i++)
+  for (size_t i = 0; i < view->file.record_count; i++)
     if (is_row(&view->records[i]))
       print_arm(view, &view->records[i]);
 }
@@ -195,7 +184,7 @@ static void print_arms(const struct policy_view *view) {
 /* Prints the leaders for sites without ratings of their own. Neighbouring ranges with the same leader share a line. */
 static void print_priors(const struct policy_view *view) {
   const struct policy_record *of[POLICY_RANGES] = {NULL};
-  for (size_t i = 0; i < view->record_count; i++)
+  for (size_t i = 0; i < view->file.record_count; i++)
     if (view->records[i].kind == POLICY_RECORD_PRIOR)
       of[view->records[i].range] = &view->records[i];
   bool has_title = false;
@@ -229,7 +218,7 @@ static uint32_t break_even_ms(const struct policy_costs *costs) {
 
 static void print_totals(const struct policy_view *view) {
   const struct policy_totals *totals = &view->totals;
-  const struct policy_costs *part = &view->costs.part, *mapping = &view->costs.mapping;
+  const struct policy_costs *part = &view->file.costs.part, *mapping = &view->file.costs.mapping;
   unsigned best = policy_best_fixed(totals->fixed);
   double regret_ns = (double)totals->acted - (double)totals->best_of_arm;
   printf("\ncost %.1f ms; %s everywhere %.1f ms; the best for each arm %.1f ms, so a regret of %.1f ms, %.0f %%\n",
@@ -251,7 +240,7 @@ static void view_print(const struct policy_view *view) {
   if (has_arms)
     print_totals(view);
   if (!view->is_process)
-    printf("%swritten by %s; costs are those of the run that wrote it\n", has_arms ? "" : "\n", view->writer);
+    printf("%swritten by %s; costs are those of the run that wrote it\n", has_arms ? "" : "\n", view->file.writer);
 }
 
 /* --- for programs --- */
@@ -295,7 +284,7 @@ static void print_record(const struct policy_view *view, const struct policy_rec
 
 static void print_records(const struct policy_view *view, bool are_priors) {
   const char *separator = "";
-  for (size_t i = 0; i < view->record_count; i++) {
+  for (size_t i = 0; i < view->file.record_count; i++) {
     if ((view->records[i].kind == POLICY_RECORD_PRIOR) != are_priors)
       continue;
     fputs(separator, stdout);
@@ -309,12 +298,12 @@ static void print_records(const struct policy_view *view, bool are_priors) {
  * ratings in points; times in nanoseconds. priors: what a site begins with, kind "prior". */
 static void view_print_json(const struct policy_view *view) {
   const struct policy_totals *totals = &view->totals;
-  const struct policy_costs *part = &view->costs.part;
+  const struct policy_costs *part = &view->file.costs.part;
   printf("{\"source\":\"%s\",\"writer\":", view->is_process ? "process" : "file");
-  tool_print_json(view->is_process ? NULL : view->writer);
+  tool_print_json(view->is_process ? NULL : view->file.writer);
   printf(",\"costs\":{\"fault_ns\":%u,\"purge_page_ns\":%u,\"purge_call_ns\":%u,\"mapping_call_ns\":%u,\"break_even_"
          "ms\":%u}",
-         part->fault_ns, part->purge_page_ns, part->purge_call_ns, view->costs.mapping.purge_call_ns,
+         part->fault_ns, part->purge_page_ns, part->purge_call_ns, view->file.costs.mapping.purge_call_ns,
          break_even_ms(part));
   fputs(",\"arms\":[", stdout);
   print_records(view, false);
@@ -330,16 +319,18 @@ static void view_print_json(const struct policy_view *view) {
 /* --- the verbs --- */
 
 static void show_policy(const char *name, bool is_json) {
-  struct policy_view view;
+  struct policy_view view = {.bytes = NULL};
   if (*name != 0 && name[strspn(name, "0123456789")] == 0)
-    view_of_process(&view, tool_pid(name));
+    ask_process(&view, tool_pid(name));
   else
-    view_of_file(&view, name);
+    open_file(&view, name);
+  take_records(&view);
   if (is_json)
     view_print_json(&view);
   else
     view_print(&view);
   free(view.records);
+  free(view.bytes);
 }
 
 /* What the file says about costs is not used when it is read. */

@@ -24,8 +24,6 @@ struct top_data {
   struct live_kernel kernel;
   struct top_sample samples[TOP_SAMPLES]; /* the newest first */
   unsigned sample_count;                  /* 0: there was no snapshot yet */
-  uint64_t *previous;                     /* the totals of the snapshot before */
-  uint64_t snapshot_ns, previous_ns;
   enum top_view view;
   unsigned sorted_by[TOP_VIEWS];
   bool is_ascending[TOP_VIEWS];
@@ -35,7 +33,6 @@ struct top_data {
 };
 
 bool top_open(struct top_data *data, long pid);
-void top_close(struct top_data *data);
 
 /* Takes a snapshot. If the process has ended, the last one stays. */
 void top_refresh(struct top_data *data);

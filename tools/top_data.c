@@ -3,7 +3,6 @@
 #include "os/os.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FRESH_WAIT_MS 25u
@@ -35,35 +34,15 @@ bool top_open(struct top_data *data, long pid) {
   *data = (struct top_data){.view = TOP_CLASSES};
   for (unsigned view = 0; view < TOP_VIEWS; view++)
     data->sorted_by[view] = top_forms[view].form->sorted_by;
-  if (!live_open(&data->process, pid))
-    return false;
-  data->previous = calloc(data->process.head.slot_words, sizeof *data->previous);
-  return data->previous || live_unreadable(&data->process, "no memory for the live page of process %ld");
-}
-
-void top_close(struct top_data *data) {
-  live_close(&data->process);
-  free(data->previous);
-  data->previous = NULL;
-}
-
-/* The former snapshot stays until there is a newer one. */
-static bool take_snapshot(struct top_data *data) {
-  live_ask(&data->process, FRESH_WAIT_MS);
-  if (!live_take(&data->process))
-    return false;
-  uint64_t now_ns = live_time_ns(&data->process);
-  if (now_ns != data->snapshot_ns) {
-    memcpy(data->previous, data->process.spare, data->process.head.slot_words * sizeof *data->previous);
-    data->previous_ns = data->snapshot_ns;
-    data->snapshot_ns = now_ns;
-  }
-  return true;
+  return live_open(&data->process, pid);
 }
 
 void top_refresh(struct top_data *data) {
   uint64_t begun_ns = os_nanoseconds();
-  if (data->process.problem == LIVE_ENDED || !take_snapshot(data))
+  if (data->process.problem == LIVE_ENDED)
+    return;
+  live_ask(&data->process, FRESH_WAIT_MS);
+  if (!live_take(&data->process))
     return;
   live_kernel(&data->process, &data->kernel);
   memmove(data->samples + 1, data->samples, (TOP_SAMPLES - 1) * sizeof *data->samples);
@@ -74,13 +53,19 @@ void top_refresh(struct top_data *data) {
   data->read_ms = (double)(os_nanoseconds() - begun_ns) / 1e6;
 }
 
+/* Returns by how much a figure of a table with one row has grown since the snapshot before. */
+static uint64_t growth_of(const struct live_process *process, const char *table, const char *column) {
+  struct live_rows rows = live_table(process, table);
+  uint64_t now = live_value(process, &rows, 0, column);
+  if (rows.table)
+    rows.words = process->spare + rows.table->words_at + 1;
+  return less(now, live_value(process, &rows, 0, column));
+}
+
 double top_rate(const struct top_data *data, const char *total) {
-  struct live_rows now = live_table(&data->process, "totals"), before = now;
-  if (data->previous_ns == 0 || now.count == 0 || data->snapshot_ns <= data->previous_ns)
-    return 0;
-  before.words = data->previous + now.table->words_at + 1;
-  uint64_t more = less(live_value(&data->process, &now, 0, total), live_value(&data->process, &before, 0, total));
-  return (double)more * 1e9 / (double)(data->snapshot_ns - data->previous_ns);
+  uint64_t ns = growth_of(&data->process, "moment", "time_ns");
+  bool has_two = data->process.spare[LIVE_NUMBER] > 0 && ns > 0;
+  return has_two ? (double)growth_of(&data->process, "totals", total) * 1e9 / (double)ns : 0;
 }
 
 /* --- rows --- */

@@ -160,7 +160,7 @@ static enum next look_at(struct top_screen *screen, struct top_data *data, long 
     screen->first_row = 0;
     next = show_process(screen, data);
   }
-  top_close(data);
+  live_close(&data->process);
   return next;
 }
 
@@ -171,7 +171,7 @@ static void run_view(long pid) {
   if (pid != 0) { /* print an error before the screen changes */
     if (!top_open(&data, pid))
       tool_fail((int)data.process.problem, "%s", data.process.sentence);
-    top_close(&data);
+    live_close(&data.process);
   }
   if (!live_is_possible())
     tool_fail(2, LIVE_IMPOSSIBLE);
