@@ -187,26 +187,20 @@ static void print_priors(const struct policy_view *view) {
   for (size_t i = 0; i < view->file.record_count; i++)
     if (view->records[i].kind == POLICY_RECORD_PRIOR)
       of[view->records[i].range] = &view->records[i];
-  bool has_title = false;
-  for (unsigned range = 0; range < POLICY_RANGES; range++) {
+  const char *title = "\nsites that come begin with:\n";
+  for (unsigned range = 0, last; range < POLICY_RANGES; range = last + 1) {
+    last = range;
     if (of[range] == NULL)
       continue;
-    unsigned last = range;
     while (last + 1 < POLICY_RANGES && of[last + 1] && of[last + 1]->leader == of[range]->leader)
       last++;
     char first_size[SIZE_BYTES], last_size[SIZE_BYTES];
     size_text(range, first_size);
     size_text(last, last_size);
-    if (!has_title)
-      puts("\nsites that come begin with:");
-    has_title = true;
-    if (range == 0 && last == POLICY_RANGES - 1)
-      printf("  %s, whatever their size\n", strategy_words[of[range]->leader].action);
-    else if (last > range)
-      printf("  %s, %s to %s\n", strategy_words[of[range]->leader].action, first_size, last_size);
-    else
-      printf("  %s, %s\n", strategy_words[of[range]->leader].action, first_size);
-    range = last;
+    bool is_any = range == 0 && last == POLICY_RANGES - 1, is_span = last > range && !is_any;
+    printf("%s  %s, %s%s%s\n", title, strategy_words[of[range]->leader].action,
+           is_any ? "whatever their size" : first_size, is_span ? " to " : "", is_span ? last_size : "");
+    title = "";
   }
 }
 
