@@ -129,8 +129,8 @@ static void read_command(const struct live_process *process, const char *file, c
   make_printable(command);
 }
 
-/* Finds a field of `stat`, from the third on, as proc(5) numbers them. Returns where the space before it is; NULL: there
- * is none. */
+/* Finds a field of `stat`, from the third on, as proc(5) numbers them. Returns where the space before it is; NULL:
+ * there is none. */
 static const char *stat_field(const char *stat, unsigned number) {
   const char *at = strrchr(stat, ')'); /* the command before may have anything in it */
   at = at ? at + 1 : NULL;
