@@ -89,8 +89,7 @@ static void print_option_rows(void) {
 
 static void print_change_rows(void) {
   for (enum option i = 0; i < OPTION_COUNT; i++)
-    printf("| `%s` | %s%s |\n", option_rows[i].name, option_rows[i].time == OPTION_AT_START ? "At start only. " : "",
-           option_rows[i].change);
+    printf("| `%s` | %s |\n", option_rows[i].name, option_rows[i].change);
 }
 
 static void print_alias_rows(void) {
