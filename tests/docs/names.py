@@ -10,7 +10,7 @@ import re
 import sys
 
 # Options of the build, and examples of names that do not exist.
-ALLOWED = {"HAKMEM_OBSERVE", "HAKMEM_PROBES", "HAKMEM_PROFIL", "HAKMEM_X"}
+ALLOWED = {"HAKMEM_DEFAULT_PROFILE", "HAKMEM_OBSERVE", "HAKMEM_PROBES", "HAKMEM_PROFIL", "HAKMEM_X"}
 
 
 def unknown(text: str, options: set[str], functions: set[str]) -> set[str]:
