@@ -3,9 +3,11 @@
 #include "os/os.h"
 
 #include "os/kernel.h"
+#include "os/vdso.h"
 
 #include <linux/futex.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -45,15 +47,43 @@ void os_spin_hint(void) {
 #endif
 }
 
+#if defined(__x86_64__)
+#define VDSO_CLOCK "__vdso_clock_gettime"
+#elif defined(__aarch64__)
+#define VDSO_CLOCK "__kernel_clock_gettime"
+#endif
+
+typedef int clock_read(clockid_t, struct timespec *);
+static int kernel_clock(clockid_t clock, struct timespec *out) { return (int)os_kernel(SYS_clock_gettime, clock, out); }
+static _Atomic(clock_read *) found_clock;
+
+static COLD clock_read *find_clock(void) {
+  void *function = os_vdso_function(VDSO_CLOCK);
+  clock_read *clock = kernel_clock;
+  if (function)
+    memcpy(&clock, &function, sizeof clock);
+  store_relaxed(&found_clock, clock);
+  return clock;
+}
+
+/* Not libc's clock_gettime: a simulator, or a library that shows a program another time, replaces it by one that may
+ * stand still, fail or call malloc. */
+static struct timespec read_clock(clockid_t id) {
+  struct timespec now = {0};
+  clock_read *clock = load_relaxed(&found_clock);
+  if (UNLIKELY(clock == NULL))
+    clock = find_clock();
+  clock(id, &now);
+  return now;
+}
+
 uint64_t os_milliseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  struct timespec now = read_clock(CLOCK_MONOTONIC_COARSE);
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 uint64_t os_nanoseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  struct timespec now = read_clock(CLOCK_MONOTONIC);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
