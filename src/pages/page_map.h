@@ -7,7 +7,9 @@
  *                                 kept at its first unit
  *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
- *             bitmaps[32]         512 bytes a unit: the free blocks of the slab that starts there
+ *             bitmaps             512 bytes a unit: the free blocks of the slab that starts there. The first cache lines
+ *                                 of all units lie side by side, then the second ones, and so on: most slabs have
+ *                                 blocks for one line or two, so the other pages are never touched
  *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
  *
  * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
@@ -45,12 +47,13 @@ enum entry_mark {
 
 #define RECORD_BYTES ((size_t)64)
 #define BITMAP_WORDS ((size_t)64) /* of one unit: 64 KiB / 16 B blocks */
+#define BITMAP_LINE_WORDS (CACHE_LINE / sizeof(uint64_t))
 
 struct map_row {
   char records[ROW_UNITS][RECORD_BYTES];
   _Alignas(CACHE_LINE) _Atomic uint8_t arenas[ROW_UNITS];
   _Alignas(CACHE_LINE) _Atomic(_Atomic uint16_t *) states[ROW_UNITS];
-  _Alignas(CACHE_LINE) uint64_t bitmaps[ROW_UNITS][BITMAP_WORDS];
+  _Alignas(CACHE_LINE) uint64_t bitmaps[BITMAP_WORDS / BITMAP_LINE_WORDS][ROW_UNITS][BITMAP_LINE_WORDS];
 };
 
 struct map_leaf {
@@ -129,7 +132,13 @@ static inline size_t map_unit_in_row(const void *address) {
 
 /* These need the row too. */
 static inline void *map_record(const void *address) { return map_row(address)->records[map_unit_in_row(address)]; }
-static inline uint64_t *map_bitmap(const void *address) { return map_row(address)->bitmaps[map_unit_in_row(address)]; }
+/* Returns the first word of a unit's bitmap; bitmap_word: the i-th one. */
+static inline uint64_t *map_bitmap(const void *address) {
+  return map_row(address)->bitmaps[0][map_unit_in_row(address)];
+}
+static inline uint64_t *bitmap_word(uint64_t *bitmap, size_t i) {
+  return bitmap + i + i / BITMAP_LINE_WORDS * BITMAP_LINE_WORDS * (ROW_UNITS - 1);
+}
 static inline _Atomic(_Atomic uint16_t *) *map_row_states(struct map_row *row, const void *address) {
   return &row->states[map_unit_in_row(address)];
 }

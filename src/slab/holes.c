@@ -3,15 +3,24 @@
 
 #include "os/os.h"
 
+/* Returns the first block from `from` on that is free, or is not; `end` if there is none before it. */
+static size_t block_find(const struct slab *slab, size_t from, size_t end, bool is_free) {
+  for (size_t i = from; i < end; i = (i / 64 + 1) * 64) {
+    uint64_t word = *bitmap_word(slab->bitmap, i / 64), bits = (is_free ? word : ~word) >> i % 64;
+    if (bits != 0)
+      return min_size(i + (size_t)__builtin_ctzll(bits), end);
+  }
+  return end;
+}
+
 /* Adds a slab's holes to the batch. False if they do not all fit. */
 static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
   size_t bytes = class_bytes(slab->class);
   size_t blocks = size_classes[slab->class].block_count;
   size_t page = os_page_bytes();
   unsigned count = batch->hole_count;
-  for (size_t i = bit_find(slab->bitmap, 0, blocks, true), behind; i < blocks;
-       i = bit_find(slab->bitmap, behind, blocks, true)) {
-    behind = bit_find(slab->bitmap, i, blocks, false);
+  for (size_t i = block_find(slab, 0, blocks, true), behind; i < blocks; i = block_find(slab, behind, blocks, true)) {
+    behind = block_find(slab, i, blocks, false);
     size_t start = round_up(i * bytes, page);
     size_t end = round_down(behind * bytes, page);
     if (end <= start)

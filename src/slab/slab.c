@@ -96,9 +96,9 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   slab->rest = REST_NONE;
   unsigned whole_words = class->block_count / 64;
   for (unsigned i = 0; i < whole_words; i++)
-    slab->bitmap[i] = ~(uint64_t)0;
+    *bitmap_word(slab->bitmap, i) = ~(uint64_t)0;
   if (class->block_count % 64)
-    slab->bitmap[whole_words] = ((uint64_t)1 << class->block_count % 64) - 1;
+    *bitmap_word(slab->bitmap, whole_words) = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
   bits_set(set->many, cls, 1, ++set->slab_count[cls] >= SLABS_MANY);
@@ -157,7 +157,7 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
   void **slot = slots;
   void **last = slots - count;
   for (;; word++) {
-    uint64_t bits = slab->bitmap[word];
+    uint64_t *place = bitmap_word(slab->bitmap, word), bits = *place;
     char *first = slab->base + word * 64 * bytes;
     if (bits == ~(uint64_t)0 && slot - last >= 64) { /* as in a fresh slab: no bit is looked for */
       for (size_t i = 0; i < 64; i++, first += bytes)
@@ -168,7 +168,7 @@ static size_t take_from(struct slab *slab, void **slots, size_t wanted) {
       *--slot = first + (size_t)__builtin_ctzll(bits) * bytes;
       bits &= bits - 1;
     }
-    slab->bitmap[word] = bits;
+    *place = bits;
     if (slot == last)
       break;
   }
@@ -235,7 +235,7 @@ static ALWAYS_INLINE struct place find_place(const struct slab_set *set, unsigne
   size_t unit = map_unit_in_row(block - offset), index;
   if (UNLIKELY(!block_index(class->inverse, offset, &index) || !is_own || index >= class->block_count))
     flush_fault(set, cls, block);
-  return (struct place){(void *)row->records[unit], row->bitmaps[unit] + index / 64, index};
+  return (struct place){(void *)row->records[unit], bitmap_word(row->bitmaps[0][unit], index / 64), index};
 }
 
 /* Call after bits were set; none of them is in a word before `lowest`. */
@@ -277,7 +277,7 @@ static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct 
   const struct size_class class = size_classes[cls];
   const uintptr_t first = (uintptr_t)blocks[0] - place % 64 * class.bytes; /* of the word */
   size_t bytes = min_size(64, class.block_count - round_down(place, 64)) * class.bytes, count = 1;
-  uint64_t *word = slab->bitmap + place / 64, bits = (uint64_t)1 << place % 64, before = *word;
+  uint64_t *word = bitmap_word(slab->bitmap, place / 64), bits = (uint64_t)1 << place % 64, before = *word;
   for (; count < most; count++) {
     size_t offset = (uintptr_t)blocks[count] - first;
     if (offset >= bytes)
@@ -412,9 +412,10 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
   const struct size_class *class = &size_classes[cls];
   unsigned free_count = 0;
   for (unsigned i = 0; i < (class->block_count + 63u) / 64; i++) {
-    if (slab->bitmap[i] != 0 && i < slab->hint)
+    uint64_t bits = *bitmap_word(slab->bitmap, i);
+    if (bits != 0 && i < slab->hint)
       return false;
-    free_count += (unsigned)__builtin_popcountll(slab->bitmap[i]);
+    free_count += (unsigned)__builtin_popcountll(bits);
   }
   return slab->class == cls && slab->list == list && list_of(slab) == list && free_count == slab->free_count &&
          map_entry(slab->base) == entry_of(key, cls);
@@ -423,7 +424,7 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
 bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
   size_t index;
   return map_entry(block) == entry_of(set->key, cls) && find_index(block, cls, &index) &&
-         !bit_is_set(map_bitmap(slab_base(block, size_classes[cls].order)), index);
+         (*bitmap_word(map_bitmap(slab_base(block, size_classes[cls].order)), index / 64) >> index % 64 & 1) == 0;
 }
 
 bool slab_set_is_valid(const struct slab_set *set) {

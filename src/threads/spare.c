@@ -24,7 +24,7 @@ static _Atomic uintptr_t unused[HAK_CLASS_COUNT];
 #define CHANGES ((uintptr_t)UNIT_BYTES - 1)
 
 static _Atomic uint64_t *word_of(const char *chunk, size_t index) {
-  return (_Atomic uint64_t *)(void *)(map_bitmap(chunk) + index);
+  return (_Atomic uint64_t *)(void *)bitmap_word(map_bitmap(chunk), index);
 }
 static _Atomic uint64_t *state_of(const char *chunk) { return word_of(chunk, STATE_WORD); }
 static _Atomic uint64_t *link_of(const char *chunk) { return word_of(chunk, LINK_WORD); }

@@ -477,7 +477,8 @@ UNIT_TEST_BETWEEN(rows_go_with_what_they_describe, all_purged, all_purged) {
     char *at = gone.extent.base + i * ROW_BYTES;
     rows[i] = map_row(at);
     for (size_t unit = 0; unit < ROW_UNITS; unit++)
-      memset(map_bitmap(at + unit * UNIT_BYTES), 1, BITMAP_WORDS * sizeof(uint64_t));
+      for (size_t word = 0; word < BITMAP_WORDS; word++)
+        *bitmap_word(map_bitmap(at + unit * UNIT_BYTES), word) = 1;
   }
   assert_true(rows_resident(rows, COUNT) >= COUNT * sizeof(struct map_row));
   give(&gone, 1);

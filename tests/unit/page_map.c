@@ -69,14 +69,15 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
     char *unit = first + i * UNIT_BYTES;
     map_entries_set(unit, 1, entry_of(entry_key(1 + i, KIND_ORDINARY), i % HAK_CLASS_COUNT));
     memset(map_record(unit), (int)i, RECORD_BYTES);
-    memset(map_bitmap(unit), (int)i + 1, BITMAP_WORDS * sizeof(uint64_t));
+    for (size_t word = 0; word < BITMAP_WORDS; word++)
+      *bitmap_word(map_bitmap(unit), word) = (uint64_t)i << 32 | word;
   }
   for (unsigned i = 0; i < 2 * AROUND; i++) {
     char *unit = first + i * UNIT_BYTES;
     struct map_leaf *leaf = map_leaf(unit + 12345);
     struct map_row *row = map_leaf_row(leaf, unit + 12345);
     uint32_t entry = map_entry(unit + UNIT_BYTES - 1);
-    char expected[BITMAP_WORDS * sizeof(uint64_t)];
+    char expected[RECORD_BYTES];
     assert_int_equal(entry, map_entry(unit));
     assert_int_equal(entry, *map_leaf_entry(leaf, unit + 12345));
     assert_int_equal(entry_pool_id(entry), 1 + i);
@@ -84,11 +85,11 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
     assert_true(entry_is_of(entry, entry_key(1 + i, KIND_ORDINARY)));
     assert_false(entry_is_of(entry, entry_key(2 + i, KIND_ORDINARY)));
     assert_ptr_equal(row->records[map_unit_in_row(unit)], map_record(unit));
-    assert_ptr_equal(row->bitmaps[map_unit_in_row(unit)], map_bitmap(unit));
+    assert_ptr_equal(row->bitmaps[0][map_unit_in_row(unit)], map_bitmap(unit));
     memset(expected, (int)i, sizeof expected);
     assert_memory_equal(map_record(unit), expected, RECORD_BYTES);
-    memset(expected, (int)i + 1, sizeof expected);
-    assert_memory_equal(map_bitmap(unit), expected, sizeof expected);
+    for (size_t word = 0; word < BITMAP_WORDS; word++)
+      assert_int_equal(*bitmap_word(map_bitmap(unit), word), (uint64_t)i << 32 | word);
   }
   assert_int_equal(map_entry(first - 1), ENTRY_NONE);
   assert_int_equal(map_entry(border + AROUND * UNIT_BYTES), ENTRY_NONE);
@@ -97,6 +98,24 @@ UNIT_TEST(entries_and_records_reach_over_a_border) {
   for (unsigned i = 0; i < 2 * AROUND; i++)
     assert_int_equal(map_entry(first + i * UNIT_BYTES), ENTRY_NONE);
   os_unmap(range, 2 * LEAF_BYTES);
+}
+
+/* 512 blocks of 128 bytes and less have their bits in one line of a bitmap. */
+UNIT_TEST(slabs_of_few_blocks_touch_few_pages_of_bitmaps) {
+  enum { ROWS = 32 };
+  char *range = os_reserve((ROWS + 1) * ROW_BYTES, ROW_BYTES);
+  assert_non_null(range);
+  assert_true(map_cover(range, ROWS * ROW_BYTES));
+  size_t resident = 0;
+  for (char *at = range; at < range + ROWS * ROW_BYTES; at += UNIT_BYTES)
+    for (size_t word = 0; word < 8; word++)
+      *bitmap_word(map_bitmap(at), word) = 1;
+  for (char *at = range; at < range + ROWS * ROW_BYTES; at += ROW_BYTES) {
+    char *first = (char *)round_down((uintptr_t)map_row(at)->bitmaps, os_page_bytes());
+    resident += os_resident_bytes(first, round_down(sizeof map_row(at)->bitmaps, os_page_bytes()));
+  }
+  assert_true(resident <= ROWS * 2 * os_page_bytes());
+  os_unmap(range, (ROWS + 1) * ROW_BYTES);
 }
 
 UNIT_TEST(bins_take_blocks_of_their_kind) {
