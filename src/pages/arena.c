@@ -66,14 +66,14 @@ bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool
   return true;
 }
 
-bool arena_commit(struct arena *arena, char *until, unsigned mark) {
+bool arena_commit(struct arena *arena, char *until, unsigned mark, bool has_ahead) {
   if (until <= arena->committed)
     return true;
   size_t left = (size_t)(arena->end - arena->committed);
   size_t exact = (size_t)(until - arena->committed);
   size_t needed = min_size(left, round_up((uintptr_t)until, ROW_BYTES) - (uintptr_t)arena->committed);
   size_t ahead = whole_rows(min_size(arena->committed_bytes / COMMIT_SHARE, COMMIT_BYTES_MAX));
-  size_t step = min_size(left, max_size(needed, ahead));
+  size_t step = has_ahead ? min_size(left, max_size(needed, ahead)) : exact;
   while (!os_commit(arena->committed, step)) {
     if (step == exact)
       return false;

@@ -27,9 +27,9 @@ struct arena {
  * has_huge: asks for huge pages. False when address space is out. */
 bool arena_reserve(struct arena *arena, size_t bytes_min, size_t alignment, bool has_huge);
 
-/* Makes the arena accessible up to `until` at least, and marks it. False when the system refuses; then nothing
- * changed. */
-bool arena_commit(struct arena *arena, char *until, unsigned mark);
+/* Makes the arena accessible up to `until`, and marks it; has_ahead: maybe further. False when the system refuses; then
+ * nothing changed. */
+bool arena_commit(struct arena *arena, char *until, unsigned mark, bool has_ahead);
 
 /* Unmaps the inaccessible rest of the arena. Returns the unused accessible part, *bytes long, which the caller takes
  * over. */

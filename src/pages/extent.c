@@ -27,6 +27,14 @@ static void bank_retire(unsigned number) {
     free_extent_give(rest, NO_STAY, USAGE_NOWHERE);
 }
 
+/* The kernel fills a huge page only where all of it is accessible. So a long extent on huge pages takes no memory behind
+ * its end: it has small pages there, and so has what is carved next, up to the next huge page. */
+#define EXACT_BYTES_MIN (4 * ROW_BYTES)
+static bool bank_commit(unsigned number, char *until, size_t bytes) {
+  bool has_ahead = number % EXTENT_BANKS != EXTENT_HUGE || bytes < EXACT_BYTES_MIN;
+  return arena_commit(&bank_numbered(number)->arena, until, bank_mark(number), has_ahead);
+}
+
 /* Carves an extent from the front of the newest arena, or of a new one. Its base is NULL if the system refuses. */
 static struct extent bank_carve(unsigned number, size_t bytes, size_t alignment) {
   struct bank *bank = bank_numbered(number);
@@ -38,7 +46,7 @@ static struct extent bank_carve(unsigned number, size_t bytes, size_t alignment)
       return (struct extent){0};
     base = arena->next;
   }
-  if (!arena_commit(arena, base + bytes, bank_mark(number)))
+  if (!bank_commit(number, base + bytes, bytes))
     return (struct extent){0};
   if (base > arena->next)
     free_extent_give((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, NO_STAY,
@@ -77,7 +85,7 @@ static struct extent bank_take_at(unsigned number, char *at, size_t bytes) {
   struct free_extent *e = free_extent_at(at);
   if (e != NULL && e->bank == number && e->bytes >= bytes)
     return free_extent_cut(e, at, bytes);
-  if (at != arena->next || (size_t)(arena->end - at) < bytes || !arena_commit(arena, at + bytes, bank_mark(number)))
+  if (at != arena->next || (size_t)(arena->end - at) < bytes || !bank_commit(number, at + bytes, bytes))
     return (struct extent){0};
   arena->next += bytes;
   return (struct extent){.base = at, .bytes = bytes, .zero = true};

@@ -491,6 +491,32 @@ UNIT_TEST_BETWEEN(rows_go_with_what_they_describe, all_purged, all_purged) {
   UNIT_EXTENTS_VALID();
 }
 
+/* A huge page that reaches beyond a long extent would be resident for nothing there. So nothing behind one that was
+ * carved last is accessible, until it is carved. */
+UNIT_TEST_BETWEEN(long_extents_on_huge_pages_take_nothing_behind_them, all_purged, all_purged) {
+  enum { LONG_ONES = 64 };
+  struct piece pieces[LONG_ONES], behind;
+  size_t count = 0;
+  char *end;
+  do { /* until no free extent serves */
+    pieces[count] = take(EXTENT_HUGE, 8 * MIB + UNIT_BYTES, ROW_BYTES);
+    end = pieces[count].extent.base + pieces[count].extent.bytes;
+  } while (address_in_arena(end) && ++count < LONG_ONES);
+  assert_true(count < LONG_ONES);
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(write(ends[1], end - 1, 1), 1);
+  assert_int_equal(write(ends[1], end, 1), -1);
+  close(ends[0]);
+  close(ends[1]);
+  behind = take(EXTENT_HUGE, MIB, UNIT_BYTES);
+  tag_write(&behind, 9);
+  give(&behind, 1);
+  for (size_t i = 0; i <= count; i++)
+    give(&pieces[i], 1);
+  UNIT_EXTENTS_VALID();
+}
+
 /* A free extent of so many bytes that was used, between others. */
 static struct piece used_apart(size_t bytes, unsigned keep, uint64_t freed_ms) {
   struct piece piece = take(EXTENT_PLAIN, bytes, ROW_BYTES);
