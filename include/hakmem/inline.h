@@ -44,14 +44,13 @@ extern "C" {
 #define HAK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Size classes: 1..72 are multiples of 16 up to 1152 bytes, so that 1 KiB with a header is hardly rounded up. Then
- * follow the rest of 8 classes a doubling up to 8 KiB, then 4 up to 64 KiB. Class 0 is never used: its bin stays
- * empty, so malloc(0) takes the slow path. */
+ * follow the rest of 8 classes a doubling up to 8 KiB, then 4 up to 64 KiB, and one for a page with a header: 4368
+ * bytes, 15 in 64 KiB. Class 0 is never used: its bin stays empty, so malloc(0) takes the slow path. */
 #define HAK_TINY_MAX ((size_t)1024 / 8 * 9)
 #define HAK_MID_MAX ((size_t)8 * 1024)
 #define HAK_SMALL_MAX ((size_t)64 * 1024)
 #define HAK_TINY_CLASS_COUNT 73u
-#define HAK_LONG_CLASS_FIRST (HAK_TINY_CLASS_COUNT + 3 * 8 - 1)
-#define HAK_CLASS_COUNT (HAK_LONG_CLASS_FIRST + 3 * 4)
+#define HAK_CLASS_COUNT (HAK_TINY_CLASS_COUNT + 3 * 8 + 3 * 4)
 #define HAK_BIN_COUNT 256u /* one for each value of an entry's class bits (F5) */
 #define HAK_SPLIT 128u
 
@@ -142,18 +141,18 @@ void __tsan_release(void *);
 #define HAK_OWNER_STEPPED() HAK_STEPPED(hak_self)
 #define HAK_KEY(front) HAK_PLAIN_LOAD((front)->key)
 
-/* Class of a size in HAK_TINY_MAX + 1 .. HAK_MID_MAX: the octave by bit scan, an eighth by the next three bits. */
-static inline unsigned hak_class_of_mid(size_t size) {
-  size_t n = size - 1;
-  unsigned octave = 63u - (unsigned)__builtin_clzl(n);
-  return HAK_TINY_CLASS_COUNT - 1 + (octave - 10) * 8 + ((unsigned)(n >> (octave - 3)) & 7);
-}
+/* The classes of sizes in steps. */
+#define HAK_MID_STEP 16u
+#define HAK_LONG_STEP 2048u
+extern HAK_HIDDEN const uint8_t hak_mid_classes[HAK_MID_MAX / HAK_MID_STEP + 1];
+extern HAK_HIDDEN const uint8_t hak_long_classes[HAK_SMALL_MAX / HAK_LONG_STEP + 1];
 
-/* Class of a size in HAK_MID_MAX + 1 .. HAK_SMALL_MAX: a quarter of the octave by the next two bits. */
+/* Class of a size in HAK_TINY_MAX + 1 .. HAK_MID_MAX, and in HAK_MID_MAX + 1 .. HAK_SMALL_MAX. */
+static inline unsigned hak_class_of_mid(size_t size) {
+  return hak_mid_classes[(size + (HAK_MID_STEP - 1)) / HAK_MID_STEP];
+}
 static inline unsigned hak_class_of_long(size_t size) {
-  size_t n = size - 1;
-  unsigned octave = 63u - (unsigned)__builtin_clzl(n);
-  return HAK_LONG_CLASS_FIRST + (octave - 13) * 4 + ((unsigned)(n >> (octave - 2)) & 3);
+  return hak_long_classes[(size + (HAK_LONG_STEP - 1)) / HAK_LONG_STEP];
 }
 
 static inline unsigned hak_class_of(size_t size) {

@@ -149,6 +149,6 @@ struct hak_class_stats {
 };
 
 /* Size classes with slabs, at most. */
-#define HAK_STATS_CLASSES 107
+#define HAK_STATS_CLASSES 108
 
 #endif

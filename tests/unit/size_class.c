@@ -29,6 +29,12 @@ UNIT_TEST(one_kib_and_a_header_is_hardly_rounded_up) {
     assert_true(class_bytes(hak_class_of(1024 + header)) < 1024 + header + BLOCK_ALIGNMENT);
 }
 
+UNIT_TEST(a_page_and_a_header_is_hardly_rounded_up) {
+  const struct size_class *class = &size_classes[hak_class_of(4096 + 269)]; /* a page in sqlite's cache */
+  assert_true(class->bytes < 4096 + 269 + BLOCK_ALIGNMENT);
+  assert_true(class_slab_bytes((unsigned)(class - size_classes)) - class->block_count * (size_t)class->bytes < 64);
+}
+
 UNIT_TEST(waste_inside_a_block_is_bounded) {
   for (size_t size = 129; size <= HAK_SMALL_MAX; size++) {
     size_t waste = class_bytes(hak_class_of(size)) - size;

@@ -13,7 +13,7 @@ from . import rows
 __all__ = ["NotLoaded", "active", "class_stats", "option", "process_stats", "profile_dump", "profile_start"]
 __all__ += ["profile_stop", "set_option", "stats", "trim", "version"]
 
-CLASSES_MAX = 107  # HAK_STATS_CLASSES
+CLASSES_MAX = 108  # HAK_STATS_CLASSES
 OPTION_BYTES_MAX = 4096  # a path
 
 
