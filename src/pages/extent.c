@@ -27,8 +27,8 @@ static void bank_retire(unsigned number) {
     free_extent_give(rest, NO_STAY, USAGE_NOWHERE);
 }
 
-/* The kernel fills a huge page only where all of it is accessible. So a long extent on huge pages takes no memory behind
- * its end: it has small pages there, and so has what is carved next, up to the next huge page. */
+/* The kernel fills a huge page only where all of it is accessible. So a long extent on huge pages takes no memory
+ * behind its end: it has small pages there, and so has what is carved next, up to the next huge page. */
 #define EXACT_BYTES_MIN (4 * ROW_BYTES)
 static bool bank_commit(unsigned number, char *until, size_t bytes) {
   bool has_ahead = number % EXTENT_BANKS != EXTENT_HUGE || bytes < EXACT_BYTES_MIN;

@@ -7,9 +7,9 @@
  *                                 kept at its first unit
  *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
- *             bitmaps             512 bytes a unit: the free blocks of the slab that starts there. The first cache lines
- *                                 of all units lie side by side, then the second ones, and so on: most slabs have
- *                                 blocks for one line or two, so the other pages are never touched
+ *             bitmaps[8][32]      512 bytes a unit: the free blocks of the slab that starts there. The first cache line
+ *                                 of each bitmap comes first, then the second one of each, and so on: most slabs
+ *                                 have blocks for one line or two, so the other pages are never touched
  *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
  *
  * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
