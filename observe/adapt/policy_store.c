@@ -84,13 +84,16 @@ static void take_file(void *bytes) {
   struct policy_file found;
   enum policy_file_error problem;
   enum os_file_error error = policy_store_open(file.path, bytes, READ_BYTES_MAX, &found, &problem);
+  bool is_new = error ? error == OS_FILE_ABSENT && is_evolving() : problem == POLICY_FILE_EMPTY;
+  const char *effect = ", so nothing is known yet; it stays as it is";
+  if (error)
+    effect = ", so nothing is known yet";
+  else if (problem == POLICY_FILE_DAMAGED && is_evolving())
+    effect = ", so nothing is known yet; at the end it is replaced";
   if (!error && problem == POLICY_FILE_OK)
     apply_file(&found);
-  else if (error ? error != OS_FILE_ABSENT || !is_evolving() : problem != POLICY_FILE_EMPTY)
-    complain(file.path, words_of(error, problem),
-             error                                             ? ", so nothing is known yet"
-             : problem == POLICY_FILE_DAMAGED && is_evolving() ? ", so nothing is known yet; at the end it is replaced"
-                                                               : ", so nothing is known yet; it stays as it is");
+  else if (!is_new)
+    complain(file.path, words_of(error, problem), effect);
   if (!may_replace(error, problem))
     file.path = NULL;
 }

@@ -39,6 +39,7 @@ static enum os_file_error error_of(int number) {
     return OS_FILE_DENIED;
   if (number == EDQUOT || number == EFBIG)
     return OS_FILE_NO_SPACE;
+  /* EINVAL is the number of OS_FILE_IRREGULAR, which no failed call means. */
   bool is_known = number != EINVAL && (size_t)number < sizeof words / sizeof *words && words[number] != NULL;
   return is_known ? (enum os_file_error)number : OS_FILE_REFUSED;
 }

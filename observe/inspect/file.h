@@ -19,7 +19,7 @@ enum os_file_error {
   OS_FILE_NO_SPACE = ENOSPC,
   OS_FILE_NAME_TOO_LONG = ENAMETOOLONG,
   OS_FILE_READ_ONLY = EROFS,
-  OS_FILE_NO_MEMORY = ENOMEM, /* the maker of the content had no memory */
+  OS_FILE_NO_MEMORY = ENOMEM, /* the system's, or the maker of the content had none */
   OS_FILE_REFUSED = EIO,      /* for any other reason */
 };
 /* Returns "there is no such folder" and similar words. */

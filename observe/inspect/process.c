@@ -58,11 +58,5 @@ void os_process_read(struct hak_process_stats *out) {
   out->mapping_count = count_mappings();
 }
 
-static uint64_t clock_read(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-uint64_t os_epoch_nanoseconds(void) { return clock_read(CLOCK_REALTIME); }
-uint64_t os_thread_nanoseconds(void) { return clock_read(CLOCK_THREAD_CPUTIME_ID); }
+uint64_t os_epoch_nanoseconds(void) { return os_nanoseconds_of(CLOCK_REALTIME); }
+uint64_t os_thread_nanoseconds(void) { return os_nanoseconds_of(CLOCK_THREAD_CPUTIME_ID); }

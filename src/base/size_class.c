@@ -19,8 +19,8 @@
 #define TINY16(n) TINY4(n), TINY4((n) + 4), TINY4((n) + 8), TINY4((n) + 12)
 
 /* The classes above 1152 bytes, each behind the one before it. Long classes are few, so that what a program frees
- * serves its next sizes (decision 0054). All but 4368 (decision 0074) are multiples of an eighth or a quarter of a power
- * of two, so that they serve aligned requests. */
+ * serves its next sizes (decision 0054). All but 4368 (decision 0074) are multiples of an eighth or a quarter of a
+ * power of two, so that they serve aligned requests. */
 /* clang-format off */
 #define MID_CLASSES(DO) \
   DO(1152, 1280) DO(1280, 1408) DO(1408, 1536) DO(1536, 1664) DO(1664, 1792) DO(1792, 1920) DO(1920, 2048) \

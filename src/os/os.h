@@ -95,10 +95,13 @@ void os_futex_wake_shared(_Atomic uint32_t *word);
 /* Tells the processor that this is a spin loop. */
 void os_spin_hint(void);
 
-/* Returns milliseconds since a fixed point, exact to a few milliseconds. Makes no system call. */
+/* Returns milliseconds since a fixed point, exact to a few milliseconds. Makes no system call where the kernel has a
+ * vDSO. */
 uint64_t os_milliseconds(void);
 /* Returns nanoseconds since a fixed point. */
 uint64_t os_nanoseconds(void);
+/* The same of another clock, a CLOCK_ constant of time.h. */
+uint64_t os_nanoseconds_of(int clock);
 
 /* Duplicates fd, closed on exec, with a number that programs hardly use: the highest below 1,024 or the process's
  * limit. -1 if there is none. */

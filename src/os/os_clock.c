@@ -82,9 +82,11 @@ uint64_t os_milliseconds(void) {
   return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-uint64_t os_nanoseconds(void) {
-  struct timespec now = read_clock(CLOCK_MONOTONIC);
+uint64_t os_nanoseconds_of(int clock) {
+  struct timespec now = read_clock(clock);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
+
+uint64_t os_nanoseconds(void) { return os_nanoseconds_of(CLOCK_MONOTONIC); }
 
 void os_yield(void) { sched_yield(); }

@@ -5,12 +5,15 @@
 
 /* Returns the first block from `from` on that is free, or is not; `end` if there is none before it. */
 static size_t block_find(const struct slab *slab, size_t from, size_t end, bool is_free) {
-  for (size_t i = from; i < end; i = (i / 64 + 1) * 64) {
-    uint64_t word = *bitmap_word(slab->bitmap, i / 64), bits = (is_free ? word : ~word) >> i % 64;
-    if (bits != 0)
-      return min_size(i + (size_t)__builtin_ctzll(bits), end);
+  const size_t line_blocks = 64 * BITMAP_LINE_WORDS;
+  while (from < end) {
+    size_t line = round_down(from, line_blocks), behind = min_size(end, line + line_blocks);
+    const uint64_t *words = bitmap_word(slab->bitmap, line / 64);
+    from = line + bit_find(words, from - line, behind - line, is_free);
+    if (from < behind)
+      break;
   }
-  return end;
+  return min_size(from, end);
 }
 
 /* Adds a slab's holes to the batch. False if they do not all fit. */

@@ -424,7 +424,7 @@ static bool slab_is_valid(const struct slab *slab, uint32_t key, unsigned cls, u
 bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
   size_t index;
   return map_entry(block) == entry_of(set->key, cls) && find_index(block, cls, &index) &&
-         (*bitmap_word(map_bitmap(slab_base(block, size_classes[cls].order)), index / 64) >> index % 64 & 1) == 0;
+         !bit_is_set(bitmap_word(map_bitmap(slab_base(block, size_classes[cls].order)), index / 64), index % 64);
 }
 
 bool slab_set_is_valid(const struct slab_set *set) {
