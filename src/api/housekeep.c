@@ -116,16 +116,18 @@ void housekeep(void) {
 void housekeep_of_small(struct heap *own, unsigned cls) {
   struct heap *heap = heap_current();
   struct pool *pool = heap_pool(own);
-  bins_tick(own, class_bytes(cls));
+  bins_tick(own, cls);
   bool has_news = pool->slabs.has_news;
   pool->slabs.has_news = false;
   if (UNLIKELY(has_news))
     bins_unpin(own);
   pool_unlock(pool);
-  if (UNLIKELY(++heap->slow_calls % SLOW_CALLS_PERIOD == 0) || UNLIKELY(has_news) ||
-      UNLIKELY(!load_relaxed(&background_is_told)) || UNLIKELY(deferred_waits()) ||
-      UNLIKELY(load_relaxed(&heap->flush_wanted)) || UNLIKELY(load_relaxed(&heap_pool(heap)->holes_class) != 0))
+  if (UNLIKELY(++heap->slow_calls % SLOW_CALLS_PERIOD == 0) || UNLIKELY(!load_relaxed(&background_is_told)) ||
+      UNLIKELY(deferred_waits()) || UNLIKELY(load_relaxed(&heap->flush_wanted)) ||
+      UNLIKELY(load_relaxed(&heap_pool(heap)->holes_class) != 0))
     do_what_is_due(heap);
+  else if (UNLIKELY(has_news))
+    background_tick();
 }
 
 COLD void memory_release(size_t bytes) {

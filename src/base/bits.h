@@ -10,6 +10,11 @@ static inline uint64_t word_read(const uint64_t *words, size_t i) {
 
 static inline bool bit_is_set(const uint64_t *words, size_t i) { return (word_read(words, i / 64) >> i % 64 & 1) != 0; }
 
+static inline void bit_set(uint64_t *words, size_t i, bool value) {
+  uint64_t word = word_read(words, i / 64) & ~((uint64_t)1 << i % 64);
+  __atomic_store_n(&words[i / 64], word | (uint64_t)value << i % 64, __ATOMIC_RELAXED);
+}
+
 static inline void bits_set(uint64_t *words, size_t first, size_t count, bool value) {
   for (size_t i = first, end = first + count; i < end;) {
     size_t some = min_size(64 - i % 64, end - i);

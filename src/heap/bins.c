@@ -19,9 +19,29 @@ COLD void bins_prewarm(struct heap *heap) {
       break;
 }
 
-/* The bins follow the slabs, or shrink, in steps: of one slow call each, and of at most this many blocks. */
-#define STEP_BLOCKS_MAX 64u
-#define EMPTY_LOOKS_MAX 32u /* slabs of a class that a step looks at for empty ones; they count as blocks */
+/* The bins follow the slabs, or shrink, in steps of one slow call each. A step has a budget, in blocks that it gives
+ * back. A class that it visits, and a slab that closes, take as long as so many blocks. */
+#define STEP_BLOCKS 32u
+#define VISIT_BLOCKS 2u
+#define CLOSE_BLOCKS 8u
+/* Where blocks are long, the memory at stake is more, and the program's own page faults take longer than the step. */
+#define STEP_SHARE 512u
+#define EMPTY_LOOKS_MAX 32u /* slabs of a class that a step looks at for empty ones */
+
+/* What a step has done, in blocks. */
+struct step {
+  const struct slab_set *slabs;
+  uint64_t closed; /* slabs_closed at its begin */
+  size_t blocks;   /* without the slabs that closed since */
+};
+
+static struct step step_begin(const struct heap *heap) {
+  const struct slab_set *slabs = &heap_pool(heap)->slabs;
+  return (struct step){.slabs = slabs, .closed = slabs->counters.slabs_closed};
+}
+static size_t step_left(const struct step *step, size_t budget) {
+  return less(budget, step->blocks + CLOSE_BLOCKS * (size_t)(step->slabs->counters.slabs_closed - step->closed));
+}
 
 /* Gives back a part of *left blocks of a bin. Returns how many. */
 static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t most, bool are_freed) {
@@ -34,33 +54,43 @@ static size_t give_back(struct heap *heap, unsigned cls, uint32_t *left, size_t 
   return part;
 }
 
+/* Returns the next class to follow: one whose bin may have blocks, or, unless it is a fall, one that may keep an empty
+ * slab. */
+static unsigned next_to_follow(const struct heap *heap, unsigned from, bool is_fall) {
+  size_t filled = bit_find(heap->bins_work.filled, from, HAK_CLASS_COUNT, true);
+  return (unsigned)(is_fall ? filled : bit_find(heap_pool(heap)->slabs.kept, from, filled, true));
+}
+
 /* The bins follow the slabs (enum bins_follow). Where the slabs have grown it does not count as freed, except for those
  * that close: a program that only grows needs no background thread. A step goes on where the last one stopped. */
-static void follow_step(struct heap *heap) {
+static void follow_step(struct heap *heap, size_t budget) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   struct bins_work *work = &heap->bins_work;
+  struct step step = step_begin(heap);
   bool is_fall = work->reason == FOLLOW_FALL;
   size_t slab_bytes = slabs->slab_bytes;
-  for (size_t given = 0; work->follows < HAK_CLASS_COUNT && given < STEP_BLOCKS_MAX; work->follows++) {
-    unsigned cls = work->follows;
+  unsigned cls = work->follows;
+  for (size_t most; (most = step_left(&step, budget)) > 0; cls++) {
+    cls = next_to_follow(heap, cls, is_fall);
+    if (cls == HAK_CLASS_COUNT)
+      break;
     struct bin_state *state = &heap->bin_state[cls];
-    if (work->follow_left == 0 && state->base != NULL) {
+    if (work->follow_left == 0) {
       size_t unneeded = min_size(state->low, bin_count(heap, cls));
       work->follow_left = (uint32_t)(is_fall ? bin_surplus(unneeded) : unneeded);
     }
     state->turns = 0;
-    given += give_back(heap, cls, &work->follow_left, STEP_BLOCKS_MAX - given, is_fall);
+    step.blocks += VISIT_BLOCKS + give_back(heap, cls, &work->follow_left, most, is_fall);
     if (work->follow_left > 0)
       break;
-    if (state->base != NULL)
-      state->low = (uint32_t)bin_count(heap, cls);
+    state->low = (uint32_t)bin_count(heap, cls);
+    bit_set(work->filled, cls, state->low > 0);
     if (!is_fall)
-      given += slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
+      slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
   }
+  work->follows = (uint8_t)(cls < HAK_CLASS_COUNT ? cls : 0);
   if (!is_fall)
     usage_freed_add(less(slab_bytes, slabs->slab_bytes));
-  if (work->follows == HAK_CLASS_COUNT)
-    work->follows = 0;
 }
 
 /* What the slabs have now is what they are compared with next: slabs that close as the bins follow, and are opened
@@ -77,32 +107,36 @@ static void follow_if_due(struct heap *heap) {
   heap->slab_bytes_seen = slab_bytes;
 }
 
-#define UNPIN_BLOCKS_MAX 128u        /* that bins give back where slabs were opened or closed */
-#define UNPIN_BLOCKS_MAX_LARGE 4096u /* likewise after a large object */
+#define UNPIN_BLOCKS 32u             /* the budget of a step where slabs were opened or closed */
+#define UNPIN_BLOCKS_MAX_LARGE 4096u /* likewise after a large object, at most */
 #define UNPIN_SHARE 512u /* bytes of a large object for each block: eight a page take about as long as its page fault */
 
 _Static_assert(SLABS_MANY < PINNED_SLABS_MIN + 1, "unpin looks at classes of many slabs");
 
 /* Tells whether slabs closed. Only those count as freed. */
-static bool unpin(struct heap *heap, unsigned classes, size_t most) {
+static bool unpin(struct heap *heap, unsigned classes, size_t budget) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
-  size_t given = 0, slab_bytes = slabs->slab_bytes;
-  uint64_t closed = slabs->counters.slabs_closed;
+  struct step step = step_begin(heap);
+  size_t slab_bytes = slabs->slab_bytes;
   if (LIKELY(!slabs_are_mostly_free(slab_bytes, slab_set_taken_bytes(slabs))))
     return false;
-  for (unsigned cls = 0; given < most && (cls = (unsigned)bit_find(slabs->many, cls, classes, true)) < classes; cls++) {
+  unsigned cls = 0;
+  for (size_t most; (most = step_left(&step, budget)) > 0; cls++) {
+    cls = (unsigned)bit_find(slabs->many, cls, classes, true);
+    if (cls >= classes)
+      break;
     uint32_t left = (uint32_t)bin_count(heap, cls);
     if (left == 0 || !bin_pins_slabs(left, slabs->taken_blocks[cls], class_bytes(cls), slabs->slab_count[cls],
                                      class_slab_bytes(cls)))
       continue;
-    given += give_back(heap, cls, &left, most - given, false);
-    given += slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
+    step.blocks += VISIT_BLOCKS + give_back(heap, cls, &left, most, false);
+    slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
   }
   usage_freed_add(less(slab_bytes, slabs->slab_bytes));
-  return slabs->counters.slabs_closed != closed;
+  return slabs->counters.slabs_closed != step.closed;
 }
 
-void bins_unpin(struct heap *heap) { unpin(heap, HAK_CLASS_COUNT, UNPIN_BLOCKS_MAX); }
+void bins_unpin(struct heap *heap) { unpin(heap, HAK_CLASS_COUNT, UNPIN_BLOCKS); }
 
 #define UNPIN_BYTES_MIN ((size_t)1 << 20) /* that became free in slabs since a look that found nothing */
 
@@ -126,6 +160,8 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most)
   if (state->base == NULL)
     return true;
   uint32_t count = (uint32_t)bin_count(heap, cls);
+  if (count > 0)
+    bit_set(heap->bins_work.filled, cls, true);
   state->low = (uint32_t)min_size(state->low, count);
   state->high = count > state->high ? count : state->high;
   if (!decide)
@@ -145,7 +181,7 @@ static bool bin_look(struct heap *heap, unsigned cls, bool decide, size_t *most)
 /* Looks at the next few bins. It stays at one that has more to give back. */
 static void bins_look(struct heap *heap) {
   struct bins_work *work = &heap->bins_work;
-  size_t most = STEP_BLOCKS_MAX;
+  size_t most = STEP_BLOCKS;
   for (unsigned i = 0; i < LOOKS_OF_STEP && most > 0; i++) {
     unsigned round = work->looks / CLASSES, cls = 1 + work->looks % CLASSES;
     if (!bin_look(heap, cls, round % LOOKS_TO_SHRINK == LOOKS_TO_SHRINK - 1, &most))
@@ -155,14 +191,13 @@ static void bins_look(struct heap *heap) {
 }
 
 /* Fill levels are read at slow calls only. So low and high are estimates, and cost the fast path nothing. */
-NOINLINE void bins_step(struct heap *heap) {
-  if (UNLIKELY(heap->bins_work.follows != 0))
-    follow_step(heap);
-  if (heap->ticks < SLOW_CALLS_PERIOD)
+NOINLINE void bins_step(struct heap *heap, unsigned cls) {
+  if (UNLIKELY(heap->bins_work.follows != 0)) { /* the looks wait */
+    follow_step(heap, STEP_BLOCKS + class_bytes(cls) / STEP_SHARE);
     return;
+  }
   heap->ticks = 0;
-  if (heap->bins_work.follows == 0)
-    follow_if_due(heap);
+  follow_if_due(heap);
   bins_look(heap);
 }
 

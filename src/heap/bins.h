@@ -1,20 +1,22 @@
 /* bins.h: the bins of a heap. The owner calls these, with the lock held, unless it says otherwise. */
 #pragma once
 
+#include "base/bits.h"
 #include "heap/bin.h"
 
 /* Half fills the bins of the tiny classes that were not used yet; takes the lock itself. */
 void bins_prewarm(struct heap *heap);
 /* Does a step of the periodic work on the bins (bins_tick). */
-void bins_step(struct heap *heap);
+void bins_step(struct heap *heap, unsigned cls);
 #define TICK_BYTES ((size_t)32 << 10)
-/* Call at the end of each slow path of a small block. block_bytes: its length. Now and then idle bins give blocks back
+/* Call at the end of each slow path of a small block. Now and then idle bins give blocks back
  * and shrink: once in SLOW_CALLS_PERIOD ticks. Long blocks count for more, because more bytes idle in their bins, and
  * their slow calls are fewer. */
-static inline void bins_tick(struct heap *heap, size_t block_bytes) {
-  heap->ticks += 1 + (uint32_t)(block_bytes / TICK_BYTES);
+static inline void bins_tick(struct heap *heap, unsigned cls) {
+  heap->ticks += 1 + (uint32_t)(class_bytes(cls) / TICK_BYTES);
+  bit_set(heap->bins_work.filled, cls, true);
   if (UNLIKELY(heap->ticks >= SLOW_CALLS_PERIOD) || UNLIKELY(heap->bins_work.follows != 0))
-    bins_step(heap);
+    bins_step(heap, cls);
 }
 /* Where the slabs are mostly free, bins that are all that keeps slabs open give back, so that the slabs close and serve
  * other classes and large objects. Call when slabs were opened or closed, with the lock held. */

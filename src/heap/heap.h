@@ -44,11 +44,13 @@ struct bin_state {
 
 /* How far the periodic work on the bins has come (heap/bins.c). */
 struct bins_work {
-  uint32_t looks;       /* at bins, one after the other, over and over */
-  uint32_t look_left;   /* blocks that the bin is to give back before the next look */
-  uint32_t follow_left; /* likewise, of the bin that follows the slabs now */
-  uint8_t follows;      /* class of that bin; 0: none follows */
-  uint8_t reason;       /* why it follows: enum bins_follow */
+  uint64_t filled[CLASS_WORDS]; /* classes whose bin may have blocks: a slow call of the class came since it was found
+                                   empty, or a look found some */
+  uint32_t looks;               /* at bins, one after the other, over and over */
+  uint32_t look_left;           /* blocks that the bin is to give back before the next look */
+  uint32_t follow_left;         /* likewise, of the bin that follows the slabs now */
+  uint8_t follows;              /* class of that bin; 0: none follows */
+  uint8_t reason;               /* why it follows: enum bins_follow */
 };
 
 /* clang-format off */

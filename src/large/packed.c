@@ -36,13 +36,13 @@ static void chunk_enter(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
   hak_assert(list < RUN_LISTS);
   list_push(&packed.lists[list], chunk);
-  bits_set(packed.filled, list, 1, true);
+  bit_set(packed.filled, list, true);
 }
 
 static void chunk_leave(struct chunk *chunk) {
   unsigned list = units_class(chunk->longest);
   list_remove(&packed.lists[list], chunk);
-  bits_set(packed.filled, list, 1, packed.lists[list] != NULL);
+  bit_set(packed.filled, list, packed.lists[list] != NULL);
 }
 
 /* All changes of a chunk's granules go through this function. */
@@ -64,7 +64,7 @@ static void set_taken(struct chunk *chunk, struct run run, bool value) {
   chunk_enter(chunk);
 }
 
-static void set_end(struct chunk *chunk, size_t index, bool value) { bits_set(chunk->ends, index, 1, value); }
+static void set_end(struct chunk *chunk, size_t index, bool value) { bit_set(chunk->ends, index, value); }
 
 static struct run aligned_part(const struct chunk *chunk, struct run run, size_t alignment) {
   uintptr_t at = (uintptr_t)chunk->base + run.first * GRANULE_BYTES;

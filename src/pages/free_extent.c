@@ -67,7 +67,7 @@ static void extent_attach(unsigned number, struct extent piece, struct stay stay
   struct bank *bank = bank_numbered(number);
   unsigned list = units_class(e->bytes / UNIT_BYTES);
   size_list_push(&bank_lists(number, e->resident)[list], e);
-  bits_set(bank->filled[e->resident], list, 1, true);
+  bit_set(bank->filled[e->resident], list, true);
   free_extents.bytes += e->bytes;
   if (e->resident) {
     age_insert(e, before);
@@ -80,7 +80,7 @@ struct extent free_extent_take(struct free_extent *e) {
   unsigned list = units_class(e->bytes / UNIT_BYTES);
   struct free_extent **first = &bank_lists(e->bank, e->resident)[list];
   size_list_remove(first, e);
-  bits_set(bank->filled[e->resident], list, 1, *first != NULL);
+  bit_set(bank->filled[e->resident], list, *first != NULL);
   free_extents.bytes -= e->bytes;
   if (e->resident) {
     age_list_remove(&free_extents.ages[e->keep], e);

@@ -101,7 +101,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     *bitmap_word(slab->bitmap, whole_words) = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
-  bits_set(set->many, cls, 1, ++set->slab_count[cls] >= SLABS_MANY);
+  bit_set(set->many, cls, ++set->slab_count[cls] >= SLABS_MANY);
   set->counters.slabs_opened++;
   set->has_news = true;
   usage_move_end(class_slab_bytes(cls));
@@ -118,7 +118,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   usage_move_begin(UNIT_BYTES << order);
   set->has_news = true;
   set->slab_bytes -= UNIT_BYTES << order;
-  bits_set(set->many, slab->class, 1, --set->slab_count[slab->class] >= SLABS_MANY);
+  bit_set(set->many, slab->class, --set->slab_count[slab->class] >= SLABS_MANY);
   set->counters.slabs_closed++;
   unsigned keep =
       advice_is_wanted() ? observers.slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;
@@ -135,6 +135,7 @@ NOINLINE void slab_got_emptier(struct slab_set *set, struct slab *slab) {
       slab_close(set, slab);
       return;
     }
+    bit_set(set->kept, cls, true);
   }
   slab_list_update(set, slab);
 }
@@ -376,21 +377,21 @@ void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, siz
   }
 }
 
-size_t slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max) {
+void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max) {
   struct slab *slab = set->lists[cls][FULLNESS_LISTS - 1];
-  size_t looks = 0;
-  for (; slab != NULL && looks < looks_max; looks++) {
+  for (size_t looks = 0; slab != NULL && looks < looks_max; looks++) {
     struct slab *next = slab->next;
     if (slab_is_empty(slab))
       slab_close(set, slab);
     slab = next;
   }
-  return looks;
+  if (slab == NULL)
+    bit_set(set->kept, cls, false);
 }
 
 void slab_set_close_empty(struct slab_set *set) {
-  for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
-    slab_set_close_empty_of(set, cls, SIZE_MAX);
+  for (size_t cls; (cls = bit_find(set->kept, 0, HAK_CLASS_COUNT, true)) < HAK_CLASS_COUNT;)
+    slab_set_close_empty_of(set, (unsigned)cls, SIZE_MAX);
 }
 
 COLD void slab_set_close_all(struct slab_set *set) {
@@ -431,7 +432,7 @@ bool slab_set_is_valid(const struct slab_set *set) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     for (unsigned list = 0; list <= FULLNESS_FULL; list++)
       for (const struct slab *slab = set->lists[cls][list]; slab; slab = slab->next)
-        if (!slab_is_valid(slab, set->key, cls, list))
+        if (!slab_is_valid(slab, set->key, cls, list) || (slab_is_empty(slab) && !bit_is_set(set->kept, cls)))
           return false;
   return true;
 }

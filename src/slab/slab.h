@@ -9,7 +9,8 @@
  *       full one, unless the set lists them: so a block that comes back to a full slab touches no other record
  *   S4  no word of the bitmap before hint has a bit set
  *   S5  slab_bytes is the sum of the open slabs' lengths
- * slab_set_is_valid checks S1 to S4 on the slabs in lists.
+ *   S6  the class of an empty slab is in `kept`
+ * slab_set_is_valid checks S1 to S4 and S6 on the slabs in lists.
  */
 #pragma once
 
@@ -22,6 +23,8 @@
 #define FULLNESS_FULL FULLNESS_LISTS
 
 #define SLABS_MANY 5u /* open slabs of a class: from so many on it is in slab_set's `many` */
+
+#define CLASS_WORDS ((HAK_CLASS_COUNT + 63) / 64) /* of a set of classes (base/bits.h) */
 
 struct slab;
 
@@ -41,12 +44,13 @@ struct slab_set {
   size_t other_bytes; /* what the owner has besides slabs, and counts against the limit */
   struct slab_counters counters;
   _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; any thread may read it */
+  uint64_t kept[CLASS_WORDS]; /* S6; others may be in it, too */
 
   /* All zero while no slab is open: */
   struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
   size_t taken_blocks[HAK_CLASS_COUNT];                    /* blocks outside the bitmaps */
   uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
-  uint64_t many[(HAK_CLASS_COUNT + 63) / 64];              /* the classes of at least SLABS_MANY */
+  uint64_t many[CLASS_WORDS];                              /* the classes of at least SLABS_MANY */
 };
 
 static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return load_relaxed(&set->taken_bytes); }
@@ -78,8 +82,8 @@ static inline bool slab_set_allows(const struct slab_set *set, size_t bytes) {
 
 /* Closes the empty slabs that were kept for the next use. */
 void slab_set_close_empty(struct slab_set *set);
-/* The same of one class. It looks at so many slabs at most, and returns at how many it did. */
-size_t slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max);
+/* The same of one class. It looks at so many slabs at most. */
+void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max);
 
 /* Closes all slabs, even those with blocks that are taken, which no thread may use any more. The set lists full slabs,
  * and no holes are being purged. */

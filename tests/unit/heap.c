@@ -36,11 +36,11 @@ static void assert_home(struct heap *owner) {
 static void tick_of(struct heap *heap, unsigned calls, size_t block_bytes) {
   lock_take(&heap_pool(heap)->lock);
   for (unsigned i = 0; i < calls; i++)
-    bins_tick(heap, block_bytes);
+    bins_tick(heap, hak_class_of(block_bytes));
   lock_give(&heap_pool(heap)->lock);
 }
 
-static void tick(struct heap *heap, unsigned calls) { tick_of(heap, calls, 0); }
+static void tick(struct heap *heap, unsigned calls) { tick_of(heap, calls, 16); }
 
 static void *short_life(void *unused) {
   void *some[20];
@@ -204,6 +204,7 @@ UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   unit_free(blocks, 16 << 10);
   UNIT_HEAP_VALID(heap);
   unit_others_unlock();
+  heap_flush_all(heap);
 }
 
 static size_t granted_to_heaps(void) {
@@ -373,14 +374,14 @@ UNIT_TEST(slow_calls_for_long_blocks_count_for_more) {
   struct heap *heap = unit_heap_attach();
   unsigned calls[2];
   for (unsigned i = 0; i < 2; i++) {
-    size_t bytes = i == 0 ? 100 : 200000;
+    size_t bytes = i == 0 ? 100 : HAK_SMALL_MAX;
     come_and_go(100, 64);
     assert_true(bins_content(heap).bytes > 0);
     for (calls[i] = 0; bins_content(heap).bytes > 0 && calls[i] < 40 * LOOKS; calls[i]++)
       tick_of(heap, 1, bytes);
     assert_int_equal(bins_content(heap).bytes, 0);
   }
-  assert_in_range(calls[1], 1, calls[0] / 4);
+  assert_in_range(calls[1], 1, calls[0] / 2);
   UNIT_HEAP_VALID(heap);
 }
 
