@@ -48,7 +48,7 @@ static bool keep_group(struct os_group *group, void *argument) {
 void doctor_find_group(struct doctor *doctor) {
   doctor->group = (struct doctor_group){
       .limit_bytes = UINT64_MAX, .swap_bytes = UINT64_MAX, .both_bytes = UINT64_MAX, .held_bytes = UINT64_MAX};
-  os_groups_visit(doctor->root, doctor->proc + strlen("/proc/"), keep_group, doctor);
+  os_groups_visit(doctor->root, doctor->proc, keep_group, doctor);
 }
 
 uint64_t doctor_hard_limit(const struct doctor *doctor, uint64_t option_bytes) {

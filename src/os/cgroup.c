@@ -5,7 +5,6 @@
 #include "os/filter.h"
 #include "os/kernel.h"
 #include "os/os.h"
-#include "os/text_file.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -91,8 +90,7 @@ static bool folder_find(struct os_group *group, const char *root, const char *mo
   }
   if (is_outside(below))
     return false;
-  os_path_cut(&group->path, 0);
-  if (!os_path_append(&group->path, root) || !os_path_append(&group->path, mount_point))
+  if (!os_path_set(&group->path, root, mount_point))
     return false;
   group->mount_length = group->path.length;
   return strcmp(below, "/") == 0 || os_path_append(&group->path, below);
@@ -169,12 +167,6 @@ static bool mount_visit(struct search *search, const char *root, const struct mo
          search->visit(&search->group, search->argument);
 }
 
-static int groups_open(struct os_path *path, const char *root, const char *process) {
-  os_path_cut(path, 0);
-  bool fits = os_path_append(path, root) && os_path_append(path, "/proc/") && os_path_append(path, process);
-  return fits ? os_path_open_in(path, "cgroup", O_RDONLY) : -1;
-}
-
 /* Another mount may hide a mount; then the folder does not exist. */
 void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument) {
   static const struct mount usual[] = {{HIERARCHY_V2, "/", "/sys/fs/cgroup"},
@@ -186,7 +178,8 @@ void os_groups_visit(const char *root, const char *process, os_group_visit *visi
   search.visit = visit;
   search.argument = argument;
   search.names[HIERARCHY_V1][0] = search.names[HIERARCHY_V2][0] = 0;
-  if (!os_lines_open(&search.in, groups_open(path, root, process), search.line, sizeof search.line))
+  int names = os_path_set(path, root, process) ? os_path_open_in(path, "cgroup", O_RDONLY) : -1;
+  if (!os_lines_open(&search.in, names, search.line, sizeof search.line))
     return;
   names_read(&search);
   os_text_close(search.in.fd);
@@ -240,23 +233,21 @@ static bool cpus_visit(struct os_group *group, void *argument) {
 size_t os_cpu_limit_read(const char *root) {
   KEEP_ERRNO;
   size_t cpus = SIZE_MAX;
-  os_groups_visit(root, "self", cpus_visit, &cpus);
+  os_groups_visit(root, "/proc/self", cpus_visit, &cpus);
   return max_size(cpus, 1);
 }
 
 /* Returns all swap of the machine, in bytes; 0 if it is not known. */
 static size_t swap_total_read(const char *root) {
   struct os_path path;
-  os_path_cut(&path, 0);
-  bool fits = os_path_append(&path, root) && os_path_append(&path, "/proc/meminfo");
-  size_t kib = fits ? os_file_field(path.bytes, "SwapTotal:") : 0;
+  size_t kib = os_path_set(&path, root, "/proc/meminfo") ? os_file_field(path.bytes, "SwapTotal:") : 0;
   return kib <= LIMIT_BYTES_MAX / 1024 ? kib * 1024 : 0;
 }
 
 void os_memory_limits_read(const char *root, struct os_memory_limits *out) {
   KEEP_ERRNO;
   struct found found = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
-  os_groups_visit(root, "self", limits_visit, &found);
+  os_groups_visit(root, "/proc/self", limits_visit, &found);
   *out = (struct os_memory_limits){.max_bytes = found.max_bytes, .high_bytes = found.high_bytes};
   if (found.max_bytes != SIZE_MAX) {
     size_t beyond = found.both_bytes - min_size(found.both_bytes, found.max_bytes);
@@ -268,18 +259,16 @@ void os_memory_limits_read(const char *root, struct os_memory_limits *out) {
  * use windows of two seconds. Takes ownership of fd. */
 static int pressure_arm(int fd) {
   static const char *const triggers[] = {"some 150000 1000000", "some 300000 2000000"};
+  int high = -1;
   if (fd < 0)
     return -1;
-  for (unsigned i = 0; i < sizeof triggers / sizeof triggers[0]; i++) {
+  for (unsigned i = 0; high < 0 && i < sizeof triggers / sizeof triggers[0]; i++) {
     long length = (long)strlen(triggers[i]) + 1; /* the terminator belongs to it */
-    if (os_kernel_again(SYS_write, fd, triggers[i], length) == length) {
-      int high = os_duplicate_high(fd);
-      os_text_close(fd);
-      return high;
-    }
+    if (os_kernel_again(SYS_write, fd, triggers[i], length) == length)
+      high = os_duplicate_high(fd);
   }
   os_text_close(fd);
-  return -1;
+  return high;
 }
 
 static bool pressure_visit(struct os_group *group, void *argument) {
@@ -298,7 +287,7 @@ static NOINLINE int pressure_of_system(const char *root) {
 int os_pressure_open(const char *root) {
   KEEP_ERRNO;
   int fd = -1;
-  os_groups_visit(root, "self", pressure_visit, &fd);
+  os_groups_visit(root, "/proc/self", pressure_visit, &fd);
   return fd >= 0 ? fd : pressure_of_system(root);
 }
 

@@ -51,8 +51,8 @@ struct os_group {
   size_t mount_length;
   struct os_path path;
 };
-/* Calls visit for the folder of a process's group ("self", or its number) in each mount that shows it, until visit
- * returns true. */
+/* Calls visit for the folder of a process's group in each mount that shows it, until visit returns true. process: its
+ * folder, "/proc/self" or "/proc/1234". */
 typedef bool os_group_visit(struct os_group *group, void *argument);
 void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument);
 /* Goes one group up; false at the top of the visible groups. */

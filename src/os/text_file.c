@@ -83,6 +83,11 @@ void os_path_cut(struct os_path *path, size_t length) {
   path->bytes[length] = 0;
 }
 
+bool os_path_set(struct os_path *path, const char *root, const char *rest) {
+  os_path_cut(path, 0);
+  return os_path_append(path, root) && os_path_append(path, rest);
+}
+
 int os_path_open_in(struct os_path *folder, const char *name, int flags) {
   size_t length = folder->length;
   int fd = os_path_append(folder, "/") && os_path_append(folder, name) ? os_text_open(folder->bytes, flags) : -1;
@@ -91,8 +96,7 @@ int os_path_open_in(struct os_path *folder, const char *name, int flags) {
 }
 
 int os_path_open_under(struct os_path *path, const char *root, const char *name, int flags) {
-  os_path_cut(path, 0);
-  return os_path_append(path, root) ? os_path_open_in(path, name, flags) : -1;
+  return os_path_set(path, root, "") ? os_path_open_in(path, name, flags) : -1;
 }
 
 uint64_t os_file_field(const char *path, const char *key) {

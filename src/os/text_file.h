@@ -47,6 +47,8 @@ struct os_path {
 };
 
 bool os_path_append(struct os_path *path, const char *text);
+/* Sets the path to two texts, one behind the other. */
+bool os_path_set(struct os_path *path, const char *root, const char *rest);
 void os_path_cut(struct os_path *path, size_t length);
 /* Opens the file `name` in a folder. */
 int os_path_open_in(struct os_path *folder, const char *name, int flags);
