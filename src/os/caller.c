@@ -34,7 +34,6 @@ static bool is_c_library(const char *path) {
 
 static bool span_has(struct span span, uintptr_t address) { return address >= span.start && address < span.end; }
 
-/* Returns the addresses of a loaded object. */
 static struct span object_span(const struct dl_phdr_info *info) {
   struct span span = {.start = UINTPTR_MAX, .end = 0};
   for (size_t i = 0; i < info->dlpi_phnum; i++)

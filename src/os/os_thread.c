@@ -31,10 +31,8 @@ static int thread_local_add(struct dl_phdr_info *info, size_t size, void *sum) {
   return 0;
 }
 
-typedef int thread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-static thread_create *library_create = pthread_create;
-typedef size_t least_stack(const pthread_attr_t *);
-static least_stack *library_least; /* or NULL */
+static __typeof__(pthread_create) *library_create = pthread_create;
+static size_t (*library_least)(const pthread_attr_t *); /* or NULL */
 
 void os_thread_prepare(void) {
 #ifndef HAK_TSAN /* ThreadSanitizer must see our threads */
