@@ -198,7 +198,7 @@ static void object_cut(struct large *range, size_t bytes, size_t wanted) {
   struct extent rest = {.base = range->base + wanted, .bytes = bytes - wanted, .resident = true};
   map_entries_set(rest.base, rest.bytes / UNIT_BYTES, ENTRY_LARGE_FREE);
   usage_move_begin(rest.bytes);
-  extent_give(rest, os_milliseconds(), USAGE_LARGE);
+  extent_give(rest, KEEP_BY_PRESET, os_milliseconds(), USAGE_LARGE);
   length_changed(range, bytes, wanted);
 }
 

@@ -123,7 +123,7 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
   char *base = range->base;
   size_t bytes = large_range_bytes(range);
   if (!range->mapping) {
-    extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, freed_ms, from);
+    extent_give((struct extent){.base = base, .bytes = bytes, .resident = true}, KEEP_BY_PRESET, freed_ms, from);
     return 0;
   }
   mapping_ended(range);
@@ -277,7 +277,7 @@ struct large *range_with_room(size_t bytes) {
   if (extent.base != NULL) {
     room.base += bytes;
     room.bytes -= bytes;
-    extent_give(room, os_milliseconds(), USAGE_FREE);
+    extent_give(room, KEEP_BY_PRESET, os_milliseconds(), USAGE_FREE);
   } else {
     extent = extent_resident(bank, bytes, UNIT_BYTES);
   }

@@ -171,12 +171,8 @@ static void give_to_stay(struct extent extent, struct stay stay, enum usage from
   usage_move_end(extent.bytes);
 }
 
-void extent_give_to_keep(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from) {
+void extent_give(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from) {
   give_to_stay(extent, (struct stay){.freed_ms = freed_ms, .keep = keep}, from);
-}
-
-void extent_give(struct extent extent, uint64_t freed_ms, enum usage from) {
-  extent_give_to_keep(extent, KEEP_BY_PRESET, freed_ms, from);
 }
 
 /* Purges an extent and gives it. The system refuses all of it for one locked page. So it is halved then, while *splits

@@ -53,11 +53,10 @@ extern size_t (*_Atomic extents_evict)(void);
 /* As extent_take for the `bytes` right behind `end`, if they are free. */
 struct extent extent_take_behind(char *end, size_t bytes);
 
-/* Takes back an extent, or any part of one. freed_ms: when it was last used; from: where its bytes are counted. The
- * caller has called usage_move_begin; this function calls usage_move_end. */
-void extent_give(struct extent extent, uint64_t freed_ms, enum usage from);
-/* The same with the strategy that decides how long its pages stay (policy/keep_policy.h); else the preset does. */
-void extent_give_to_keep(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from);
+/* Takes back an extent, or any part of one. keep: the strategy that decides how long its pages stay
+ * (policy/keep_policy.h); freed_ms: when it was last used; from: where its bytes are counted. The caller has called
+ * usage_move_begin; this function calls usage_move_end. */
+void extent_give(struct extent extent, unsigned keep, uint64_t freed_ms, enum usage from);
 /* The same, and gives its pages back to the system first. Returns its bytes; 0 if the system refuses: then it counts as
  * used just now, so that it is not tried again at once. */
 size_t extent_give_purged(struct extent extent, enum usage from);

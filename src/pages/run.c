@@ -36,7 +36,7 @@ COLD static void add_huge_page(void) {
     huge_fill(extent.base);
   extent.resident = true;
   extent.zero = false; /* so that it joins with what slabs leave beside it */
-  extent_give(extent, os_milliseconds(), from);
+  extent_give(extent, KEEP_BY_PRESET, os_milliseconds(), from);
 }
 
 void *run_take(unsigned order, bool to_populate) {
@@ -68,5 +68,5 @@ void *run_take(unsigned order, bool to_populate) {
 
 void run_give(void *run, unsigned order, unsigned keep) {
   struct extent extent = {.base = run, .bytes = UNIT_BYTES << order, .resident = true};
-  extent_give_to_keep(extent, keep, os_milliseconds(), USAGE_SLABS);
+  extent_give(extent, keep, os_milliseconds(), USAGE_SLABS);
 }

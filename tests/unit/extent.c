@@ -69,7 +69,7 @@ static void give(const struct piece *piece, uint64_t freed_ms) {
   struct extent extent = piece->extent;
   extent.resident = true;
   extent.zero = false;
-  extent_give(extent, freed_ms, USAGE_NOWHERE);
+  extent_give(extent, KEEP_BY_PRESET, freed_ms, USAGE_NOWHERE);
 }
 
 static int all_purged(void **state) {
@@ -235,7 +235,7 @@ UNIT_TEST_BETWEEN(resident_extents_are_taken_first, all_purged, all_purged) {
   assert_true(rest.resident);
   own(&rest);
   assert_int_equal(decay_total(&extents_decay), 0);
-  extent_give(rest, 1, USAGE_NOWHERE);
+  extent_give(rest, KEEP_BY_PRESET, 1, USAGE_NOWHERE);
   give(&taken, 1);
   give(&wall1, 1);
   give(&wall2, 1);
@@ -524,7 +524,7 @@ static struct piece used_apart(size_t bytes, unsigned keep, uint64_t freed_ms) {
   piece.extent.resident = true;
   piece.extent.zero = false;
   usage_move_begin(bytes);
-  extent_give_to_keep(piece.extent, keep, freed_ms, USAGE_NOWHERE);
+  extent_give(piece.extent, keep, freed_ms, USAGE_NOWHERE);
   return piece;
 }
 

@@ -363,7 +363,7 @@ RUN_TEST(address_space_of_the_other_bank_serves) {
   struct extent spare = extent_take(EXTENT_HUGE, EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
   assert_non_null(spare.base);
   assert_int_equal(extent_bank_of(spare.base), EXTENT_HUGE);
-  extent_give(spare, 0, USAGE_PROMISED);
+  extent_give(spare, KEEP_BY_PRESET, 0, USAGE_PROMISED);
   unit_passes_in_child(take_without_address_space, NULL);
 }
 
