@@ -21,12 +21,16 @@
       element->next->previous = element->previous;                                                                     \
   }
 
-/* struct name, name_insert (behind `before`; NULL: at the front), name_remove. */
+/* struct name, name_insert, name_remove: by freed_ms, the oldest first. An element goes behind `before` (NULL: to the
+ * front), or by at most looks_max places further to the front, if those there are younger. */
 #define QUEUE_OF(name, type, next, previous)                                                                           \
   struct name {                                                                                                        \
     struct type *first, *last;                                                                                         \
   };                                                                                                                   \
-  static inline void name##_insert(struct name *queue, struct type *element, struct type *before) {                    \
+  static inline void name##_insert(struct name *queue, struct type *element, struct type *before,                      \
+                                   unsigned looks_max) {                                                               \
+    for (; before && before->freed_ms > element->freed_ms && looks_max > 0; looks_max--)                               \
+      before = before->previous;                                                                                       \
     element->previous = before;                                                                                        \
     element->next = before ? before->next : queue->first;                                                              \
     *(element->next ? &element->next->previous : &queue->last) = element;                                              \

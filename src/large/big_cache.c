@@ -6,7 +6,6 @@
 #include "budget/usage.h"
 #include "os/lock.h"
 #include "os/nodes.h"
-#include "os/os.h"
 #include "pages/extent.h"
 #include "pages/page_map.h"
 
@@ -43,21 +42,9 @@ bool site_is_steady_again(uint32_t site, unsigned class) {
   return repeats >= STEADY_REPEATS;
 }
 
-/* Returns the full time at which a range was freed, from its low bits. */
-static uint64_t freed_ms(const struct large *range) {
-  uint64_t now_ms = os_milliseconds();
-  return now_ms - (uint32_t)((uint32_t)now_ms - range->freed_ms);
-}
-
-static uint64_t oldest_ms(unsigned keep) { return load_relaxed(&big_cache_decay.oldest_ms[keep]); }
-
-/* Returns the range behind which one belongs that was freed at `at`; NULL: it is the oldest. Ranges that waited in a
- * stash are older than the newest ones. */
-static struct large *age_place(unsigned keep, uint32_t at) {
-  struct large *before = cache.ages[keep].last;
-  for (unsigned looks = 0; before && (int32_t)(at - before->freed_ms) < 0 && looks < LOOKS_MAX; looks++)
-    before = before->older;
-  return before;
+static void cached_change(unsigned keep, size_t change) {
+  const struct large *oldest = cache.ages[keep].first;
+  decay_change(&big_cache_decay, keep, change, oldest ? oldest->freed_ms : 0);
 }
 
 void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
@@ -65,26 +52,20 @@ void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
   HOLD_LOCK(&cache.lock);
   range->class = (uint8_t)units_class(range->units);
   range->keep = (uint8_t)(keep & 7);
-  range->freed_ms = (uint32_t)freed_ms;
-  struct large *before = age_place(keep, range->freed_ms);
-  uint64_t since_ms = before == NULL ? freed_ms : oldest_ms(keep);
+  range->freed_ms = freed_ms;
   class_list_push(&cache.classes[range->class], range);
-  age_list_insert(&cache.ages[keep], range, before);
+  age_list_insert(&cache.ages[keep], range, cache.ages[keep].last, LOOKS_MAX); /* what was stashed is older */
   add_as_owner(&cache.count, 1);
-  decay_change(&big_cache_decay, keep, bytes, since_ms);
+  cached_change(keep, bytes);
   usage_freed_add(bytes);
   counter_add_locked(cache_puts, 1);
 }
 
 static void range_unlink(struct large *range) {
-  const struct large *oldest = cache.ages[range->keep].first;
   class_list_remove(&cache.classes[range->class], range);
   age_list_remove(&cache.ages[range->keep], range);
   add_as_owner(&cache.count, -1u);
-  uint64_t since_ms = oldest_ms(range->keep); /* the clock is read only if the oldest range changed */
-  if (oldest == range)
-    since_ms = (oldest = cache.ages[range->keep].first) != NULL ? freed_ms(oldest) : 0;
-  decay_change(&big_cache_decay, range->keep, -large_range_bytes(range), since_ms);
+  cached_change(range->keep, -large_range_bytes(range));
 }
 
 /* The caller ends the range, and then the move of its bytes, which counted as freed when they came. */

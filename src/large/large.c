@@ -53,7 +53,6 @@ static uint8_t color_for(const struct large *range, size_t size, size_t alignmen
 static void *object_begun(struct large *range) {
   if (range == NULL)
     return NULL;
-  range->owner = 0;
   store_relaxed(&range->ended, false);
   range_entries_set(range, ENTRY_LARGE);
   return large_object(range);

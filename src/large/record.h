@@ -6,25 +6,27 @@
 /* The record of a large range, at its first unit. The owner of the object may access it; while the range is cached,
  * only the cache. */
 struct large {
-  char *base;     /* const while the range lives */
-  uint32_t units; /* its length */
-  uint32_t site;  /* hash of the call site */
+  char *base;             /* const while the range lives */
+  uint32_t units;         /* its length */
+  uint32_t site;          /* hash of the call site */
+  uint32_t owner;         /* while the object lives: whose list it is in; 0: in none (large/large.h) */
+  uint8_t class;          /* while cached: of its length */
+  uint8_t color : 6;      /* cache lines between the begins of the range and of its (last) object */
+  bool mapping : 1;       /* a mapping of its own, else an extent */
+  bool huge : 1;          /* huge pages were asked for */
+  uint8_t keep : 3;       /* while cached: the list by age it is in */
+  bool spare : 1;         /* taken without a lock; not counted by call site, not sampled */
+  bool guarded : 1;       /* between pages without access (large/guarded.h) */
+  bool steady : 1;        /* its site asked for this class several times in a row */
+  bool noted : 1;         /* huge_note_mapping saw it since it was made, grew or was purged */
+  bool stays_mapping : 1; /* no extent can serve its like, which would leave one more each time */
+  _Atomic bool ended;     /* set by the one free of the object, which may be in a stash (large/stash.h) */
   union {
-    uint32_t freed_ms; /* low bits of the time */
-    uint32_t owner;    /* while the object lives: whose list it is in, 0: in none (large/large.h) */
+    uint64_t freed_ms; /* while cached */
+    struct {
+      uint32_t list_next, list_previous; /* while the object lives: unit numbers of those in its list, 0: none */
+    };
   };
-  uint8_t class;                     /* while cached: of its length */
-  uint8_t color : 6;                 /* cache lines between the begins of the range and of its (last) object */
-  bool mapping : 1;                  /* a mapping of its own, else an extent */
-  bool huge : 1;                     /* huge pages were asked for */
-  uint8_t keep : 3;                  /* while cached: the list by age it is in */
-  bool spare : 1;                    /* taken without a lock; not counted by call site, not sampled */
-  bool guarded : 1;                  /* between pages without access (large/guarded.h) */
-  bool steady : 1;                   /* its site asked for this class several times in a row */
-  bool noted : 1;                    /* huge_note_mapping saw it since it was made, grew or was purged */
-  bool stays_mapping : 1;            /* no extent can serve its like, which would leave one more each time */
-  _Atomic bool ended;                /* set by the one free of the object, which may be in a stash (large/stash.h) */
-  uint32_t list_next, list_previous; /* while the object lives: unit numbers of the objects in its list, 0: none */
   union {
     struct large *class_next; /* while cached */
     uint64_t caller;          /* while the object lives: its call site in the form of adapt/policy_engine.h */

@@ -43,14 +43,7 @@ static void resident_change(unsigned keep, size_t change) {
   decay_change(&extents_decay, keep, change, oldest ? oldest->freed_ms : 0);
 }
 
-/* Inserts by age, behind `before` or further to the front if that is younger. */
-static void age_insert(struct free_extent *e, struct free_extent *before) {
-  for (unsigned looks = 0; before && before->freed_ms > e->freed_ms && looks < LOOKS_MAX; looks++)
-    before = before->by_age.previous;
-  age_list_insert(&free_extents.ages[e->keep], e, before);
-}
-
-/* before: as of age_insert, for a resident one. The caller moves its bytes to USAGE_FREE. */
+/* before: as of age_list_insert, for a resident one. The caller moves its bytes to USAGE_FREE. */
 static void extent_attach(unsigned number, struct extent piece, struct stay stay, struct free_extent *before) {
   struct free_extent *e = extent_record(piece.base);
   *e = (struct free_extent){.base = piece.base,
@@ -70,7 +63,7 @@ static void extent_attach(unsigned number, struct extent piece, struct stay stay
   bit_set(bank->filled[e->resident], list, true);
   free_extents.bytes += e->bytes;
   if (e->resident) {
-    age_insert(e, before);
+    age_list_insert(&free_extents.ages[e->keep], e, before, LOOKS_MAX);
     resident_change(e->keep, e->bytes);
   }
 }
