@@ -5,7 +5,7 @@
 #include "base/bits.h"
 
 #define GRANULE_BYTES ((size_t)256)
-#define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is lost after the last block; its record is one page */
+#define CHUNK_BYTES (62 * UNIT_BYTES) /* long, so that little is lost after the last block: 4 of 1,000,000 bytes fit */
 #define CHUNK_WORDS (CHUNK_BYTES / GRANULE_BYTES / 64)
 
 struct chunk {
@@ -15,8 +15,8 @@ struct chunk {
   uint32_t longest; /* free run */
   bool is_purged;   /* its free pages were purged, and nothing changed since */
   struct chunk *next, *previous;
-  int16_t *starting; /* const: for each word of `used`, the longest free run that starts there; 0: none does */
   uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock, read without one */
+  int16_t starting[CHUNK_WORDS]; /* for each word of `used`, the longest free run that starts there; 0: none does */
 };
 _Static_assert(CHUNK_BYTES / GRANULE_BYTES < INT16_MAX, "a run's length");
 

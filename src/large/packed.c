@@ -16,12 +16,12 @@
 
 #define SHORT_BYTES ((size_t)1 << 20) /* what the last chunks below a limit hold at least */
 #define LEFT_SHARE 8                  /* a chunk takes this part of what a limit leaves, but at least that */
-#define STARTING_BYTES (CHUNK_WORDS * sizeof(int16_t))
-#define RUN_LISTS 96u /* by length of the longest free run, in the classes of extents */
-#define LOOKS_MAX 8u  /* chunks of one list tried for a fit */
+#define RUN_LISTS 96u                 /* by length of the longest free run, in the classes of extents */
+#define LOOKS_MAX 8u                  /* chunks of one list tried for a fit */
 
 STACK_OF(list, chunk, next, previous)
-_Static_assert(sizeof(struct chunk) <= (size_t)1 << METADATA_ORDER_MAX, "a chunk's record is one piece of metadata");
+#define RECORD_ORDER 13 /* of a chunk's record */
+_Static_assert(sizeof(struct chunk) <= (size_t)1 << RECORD_ORDER, "a chunk's record is one piece of metadata");
 
 static struct {
   struct lock lock;
@@ -123,39 +123,28 @@ static size_t chunk_length(size_t bytes) {
   return min_size(round_up(blocks * bytes, UNIT_BYTES), CHUNK_BYTES);
 }
 
-static void record_give(struct chunk *chunk, int16_t *starting) {
-  if (chunk != NULL)
-    metadata_give(chunk, metadata_order(sizeof *chunk));
-  if (starting != NULL)
-    metadata_give(starting, metadata_order(STARTING_BYTES));
-}
-
 /* Makes a chunk with room for a block. It is shorter than it should be only if the system refuses. */
 static struct chunk *chunk_make(size_t bytes) {
-  struct chunk *chunk = metadata_take(metadata_order(sizeof *chunk));
-  int16_t *starting = metadata_take(metadata_order(STARTING_BYTES));
-  if (chunk == NULL || starting == NULL) {
-    record_give(chunk, starting);
+  struct chunk *chunk = metadata_take(RECORD_ORDER);
+  if (chunk == NULL)
     return NULL;
-  }
   size_t least = round_up(bytes, UNIT_BYTES), length = chunk_length(bytes);
   size_t dirty;
   char *base = large_alloc_extent(length, &dirty);
   while (base == NULL && length > least)
     base = large_alloc_extent(length = max_size(least, round_down(length / 2, UNIT_BYTES)), &dirty);
   if (base == NULL) {
-    record_give(chunk, starting);
+    metadata_give(chunk, RECORD_ORDER);
     return NULL;
   }
   if (packed_is_sealed && dirty > 0)
     large_clear(base, min_size(dirty, length));
-  *chunk = (struct chunk){.base = base, .granules = (uint32_t)(length / GRANULE_BYTES), .starting = starting};
+  *chunk = (struct chunk){.base = base, .granules = (uint32_t)(length / GRANULE_BYTES)};
   for (char *unit = base; unit < base + length; unit += UNIT_BYTES)
     store_relaxed(chunk_word(unit), chunk);
   map_entries_set(base, length / UNIT_BYTES, ENTRY_PACKED);
   chunk->longest = chunk->granules;
-  memset(starting, 0, STARTING_BYTES);
-  starting[0] = (int16_t)chunk->granules;
+  chunk->starting[0] = (int16_t)chunk->granules;
   chunk_enter(chunk);
   packed.count++;
   return chunk;
@@ -166,7 +155,7 @@ static void chunk_end(struct chunk *chunk) {
   packed.count--;
   map_entry_set(chunk->base, ENTRY_LARGE); /* large_free sets all */
   large_free(chunk->base);
-  record_give(chunk, chunk->starting);
+  metadata_give(chunk, RECORD_ORDER);
 }
 
 /* --- seals --- */
@@ -330,7 +319,6 @@ static struct chunk *chunk_to_purge(void) {
   return NULL;
 }
 
-/* Returns the pages that lie wholly in a free run. */
 static struct run whole_pages(const struct chunk *chunk, struct run run) {
   struct run pages = aligned_part(chunk, run, os_page_bytes());
   pages.count = round_down(pages.count * GRANULE_BYTES, os_page_bytes()) / GRANULE_BYTES;
