@@ -106,18 +106,18 @@ struct heap {
   struct stash *stash; /* large/stash.h; owner only; NULL until the thread asks for one length again and again */
   struct heap_counters counters;
   struct lifeline lifeline;
-  _Atomic bool is_resting; /* written by the holder of the lifeline: the pages of the bins may have been given back */
   uintptr_t stack_notes[HEAP_STACK_NOTES]; /* owner only: an observer's notes about the owner's stack; zeros: none */
 
   /* threads/private.h. The owner writes these, `life` under the pool's lock; next_attached belongs to the pool. */
   _Atomic uint64_t life; /* of the private pool when the heap was attached to it; 0: an ordinary heap */
   struct heap *home;     /* of a heap for a private pool */
   struct heap *privates; /* of a home: the thread's heaps for private pools, by next_private */
-  struct heap *next_private;
+  struct heap *next_private, *previous_private;
   struct heap *next_attached;
   struct heap *entered;    /* the heap by which the thread entered the slow path that uses this one */
   _Atomic bool is_default; /* malloc uses it */
 
+  _Atomic bool is_resting;   /* written by the holder of the lifeline: the pages of the bins may have been given back */
   _Atomic int thread_id;     /* of the last owner, for the option `live`; 0: not known */
   _Atomic bool lost;         /* its owner stays inside a slow path for good */
   _Atomic bool flush_wanted; /* a trim asks the owner to empty its bins at its next slow path */

@@ -1,5 +1,6 @@
 #include "threads/private.h"
 
+#include "base/list.h"
 #include "base/size_class.h"
 #include "hakmem/hakmem.h"
 #include "heap/bins.h"
@@ -55,18 +56,7 @@ void private_remember(struct heap *heap, const struct hak_heap *handle) {
   front_set(&heap_current()->front, handle, &heap->front);
 }
 
-static void list_remove(struct heap *home, const struct heap *heap) {
-  struct heap **link = &home->privates;
-  while (*link != heap)
-    link = &(*link)->next_private;
-  *link = heap->next_private;
-}
-
-static void list_push(struct heap *home, struct heap *heap) {
-  heap->home = home;
-  heap->next_private = home->privates;
-  home->privates = heap;
-}
+STACK_OF(privates, heap, next_private, previous_private)
 
 /* Makes room in the list, if it is full, and returns a heap of it that can be attached again; NULL: there is none. */
 static struct heap *list_make_room(struct heap *home) {
@@ -80,7 +70,7 @@ static struct heap *list_make_room(struct heap *home) {
   }
   if (count >= HEAPS_OF_THREAD_MAX && !pool_is_stuck(heap_pool(oldest))) {
     heap_forget(home, oldest);
-    list_remove(home, oldest);
+    privates_remove(&home->privates, oldest);
     heap_park(oldest); /* the last step: from then on it may be another thread's */
   }
   return NULL;
@@ -100,12 +90,13 @@ struct heap *private_heap(struct pool *pool) {
       heap = heap_begin(pool);
       if (heap == NULL)
         return NULL;
-      list_push(home, heap);
+      heap->home = home;
+      privates_push(&home->privates, heap);
     }
   }
   if (heap != home->privates) {
-    list_remove(home, heap);
-    list_push(home, heap);
+    privates_remove(&home->privates, heap);
+    privates_push(&home->privates, heap);
   }
   return heap;
 }
