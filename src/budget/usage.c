@@ -192,11 +192,6 @@ COLD size_t usage_charged(void) {
 
 static size_t held_and_tables(void) { return usage_held() + usage_tables(); }
 
-/* A promise counts from the moment it is made, so two threads never get the same bytes. */
-static bool promise_bytes(size_t limit, size_t bytes) {
-  return add_if_admitted(&usage_at[USAGE_PROMISED], bytes, limit, held_and_tables);
-}
-
 bool usage_is_unread(void) { return load_relaxed(&usage.asked_group) == NOT_ASKED; }
 
 static bool asks_group(size_t bytes) {
@@ -221,7 +216,8 @@ bool usage_reserve(size_t bytes) {
     return false;
   size_t limit = usage_limit();
   bool of_resident = load_relaxed(&usage.limit_of_resident);
-  if (LIKELY(promise_bytes(limit, bytes))) {
+  /* A promise counts from the moment it is made, so two threads never get the same bytes. */
+  if (LIKELY(add_if_admitted(&usage_at[USAGE_PROMISED], bytes, limit, held_and_tables))) {
     if (UNLIKELY(of_resident)) {
       granted_move_on();
       figure_add(&usage.granted, bytes);

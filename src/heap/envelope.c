@@ -5,9 +5,7 @@
  * a push never meets a reused head (no ABA). tests/model/inbox.pml checks the protocol exhaustively. */
 #include "heap/envelope.h"
 #include "base/probe.h"
-#include "heap/heap.h"
 #include "pages/metadata.h"
-#include "pages/page_map.h"
 
 #define OUTBOX_BYTES_MAX ((size_t)256 * 1024) /* of all open envelopes of a thread */
 #define CROWD_BYTES_MAX ((size_t)32 * 1024)   /* the same in a crowded pool */
@@ -18,15 +16,11 @@
 #define DRAINED_BY_SENDER_MAX 4u
 #define SENDS_PER_SWEEP (16 * OUTBOX_PLACES) /* after so many sends half-filled envelopes go, too */
 
-/* Envelopes whose blocks are counted, or may be void, are filled by slow paths alone. */
-static bool is_direct(const struct heap *heap, uint32_t owner) {
-  return owner < PRIVATE_FIRST && heap->front.split == 0;
-}
-
 static void envelope_begin(struct envelope *envelope, const struct heap *heap, uint32_t owner) {
+  bool is_slow = owner >= PRIVATE_FIRST || heap->front.split != 0; /* its blocks may be void, or are counted */
   envelope->owner = owner;
   envelope->count = 0;
-  envelope->direct_max = is_direct(heap, owner) ? ENVELOPE_SLOTS - 1 : 0;
+  envelope->direct_max = is_slow ? 0 : ENVELOPE_SLOTS - 1;
   envelope->bytes = 0;
   envelope->life = pool_life(pool_by_id(owner));
 }

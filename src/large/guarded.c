@@ -19,7 +19,7 @@ bool guarded_is_on;
 static uint64_t mask, factor; /* const after the start; a fork's child has live objects with words of them */
 
 struct span {
-  char *start, *base;
+  char *base; /* NULL: none */
   size_t front, bytes;
   size_t kept; /* bytes from the base on whose pages stay: they are zero, and count as tables */
 };
@@ -59,14 +59,13 @@ static struct span waiting_take(uint32_t place) {
 }
 
 static void span_end(const struct span *span) {
-  if (span->start == NULL)
+  if (span->base == NULL)
     return;
   map_entry_set(span->base, ENTRY_NONE);
-  os_unmap(span->start, span->front + span->bytes);
+  os_unmap(span->base - span->front, span->front + span->bytes);
   usage_move(USAGE_TABLES, USAGE_NOWHERE, span->kept);
 }
 
-/* Gives all waiting addresses back. */
 static void guarded_release(void) {
   for (uint32_t i = 0; i < WAITING_MAX; i++) {
     lock_take(&waiting.lock);
@@ -91,8 +90,7 @@ COLD size_t guarded_trim(void) {
   return given_back;
 }
 
-/* Returns a span of these lengths that has waited long enough and kept its pages; its start is NULL if there is
- * none. */
+/* Returns a span of these lengths that has waited long enough and kept its pages; its base is NULL if there is none. */
 static struct span span_again(size_t front, size_t bytes, size_t alignment) {
   if (load_relaxed(&waiting.kept_bytes) == 0)
     return (struct span){0};
@@ -113,7 +111,7 @@ char *guarded_map(size_t size, size_t room, size_t alignment, size_t front) {
   if (total < room)
     return NULL;
   struct span again = span_again(front, total - front, alignment);
-  if (again.start != NULL && os_commit(again.base, body_bytes(size))) {
+  if (again.base != NULL && os_commit(again.base, body_bytes(size))) {
     usage_move(USAGE_TABLES, USAGE_NOWHERE, again.kept);
     return again.base;
   }
@@ -180,7 +178,6 @@ static bool span_close(struct span *span, size_t body) {
 
 void guarded_end(const struct large *range) {
   struct span span = {.front = range->guard_front, .bytes = large_range_bytes(range), .base = range->base};
-  span.start = span.base - span.front;
   if (os_memory_limit() == SIZE_MAX && !usage_own_limit_is_near() && span_close(&span, guarded_room(range))) {
     lock_take(&waiting.lock);
     struct span oldest = waiting_take(waiting.next);

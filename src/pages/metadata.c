@@ -120,12 +120,9 @@ static bool is_in_start_area(const void *piece) {
   return (uintptr_t)piece >= (uintptr_t)start_area && (uintptr_t)piece < (uintptr_t)start_area + START_BYTES;
 }
 
-static struct chunk *chunk_of(const void *piece) { return (struct chunk *)round_down((uintptr_t)piece, CHUNK_BYTES); }
-
-static size_t line_of(const void *piece) { return ((uintptr_t)piece & (CHUNK_BYTES - 1)) / CACHE_LINE; }
-
 static void mark_free(const struct range *range) {
-  bits_set(chunk_of(range)->free, line_of(range), range_bytes(range) / CACHE_LINE, true);
+  struct chunk *chunk = (struct chunk *)round_down((uintptr_t)range, CHUNK_BYTES);
+  bits_set(chunk->free, ((uintptr_t)range - (uintptr_t)chunk) / CACHE_LINE, range_bytes(range) / CACHE_LINE, true);
 }
 
 /* Gives back the pages of a chunk's free runs and keeps the runs for later. */
