@@ -13,7 +13,6 @@
 #include "reclaim/background.h"
 #include "threads/inherited.h"
 #include "threads/private.h"
-#include "threads/registry.h"
 #include "threads/spare.h"
 
 #include <string.h>

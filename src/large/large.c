@@ -272,7 +272,6 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   return resized ? large_object(resized) : NULL;
 }
 
-/* Moves an object of so many bytes to a longer range. */
 static void *object_copied(struct large *grown, struct large *range, size_t bytes) {
   grown->site = range->site;
   grown->caller = range->caller;

@@ -113,10 +113,10 @@ bool range_was_unmapped(const void *address) {
   return false;
 }
 
-/* Counts the end of a mapping. */
 static void mapping_ended(const struct large *range) {
   figure_add(&figures.mapping_count, (size_t)-1);
   figure_add(&figures.mapping_bytes, -large_range_bytes(range));
+  range_unmapped_note(large_object(range));
 }
 
 size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
@@ -127,7 +127,6 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
     return 0;
   }
   mapping_ended(range);
-  range_unmapped_note(large_object(range));
   if (UNLIKELY(range->guarded)) {
     guarded_end(range);
   } else {
@@ -148,7 +147,6 @@ COLD bool range_become_extent(struct large *range) {
   usage_move_begin(bytes);
   if (extent_adopt(range->base, bytes)) {
     mapping_ended(range);
-    range_unmapped_note(large_object(range));
     range->mapping = false;
     range_entries_set(range, map_entry(range->base));
   }
@@ -219,7 +217,6 @@ static size_t evict_from(size_t units_min, struct stash **at) {
   return bytes;
 }
 
-/* Returns the bytes that are kept for large objects. */
 static size_t kept_bytes(void) {
   return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are(STASHES_LIVE)) ? stashed_bytes() : 0);
 }

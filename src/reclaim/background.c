@@ -85,8 +85,7 @@ static bool awake_is(enum awake state) { return atomic_load(awake_word()) == sta
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
   if (os_futex_wait_shared(awake_word(), state, timeout_ms) && awake_is(state) && has_look() && slow_path_begin()) {
-    void (*look)(void) = load_relaxed(&background.look);
-    look();
+    load_relaxed (&background.look)();
     slow_path_end();
   }
 }

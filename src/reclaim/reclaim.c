@@ -81,7 +81,6 @@ static uint64_t unused_for(uint64_t ms) { return less(os_milliseconds(), ms) + 1
 
 /* --- free ranges --- */
 
-/* Returns the free bytes that the preset decides about. */
 static size_t free_by_preset(void) { return less(usage_free(), usage_learned()); }
 
 /* The owners of free resident memory, in the order in which they are purged: cached ranges become free extents. */
@@ -175,7 +174,6 @@ COLD static void age_stashes(size_t most) {
   store_relaxed(&reclaim.stashes_ms, os_milliseconds());
 }
 
-/* Moves all of it. */
 static void empty_stashes(void) {
   if (UNLIKELY(stashes_are(STASHES_LIVE)))
     range_evict_stashed(STASH_ANY_ROUND, 1, os_milliseconds(), SIZE_MAX);
@@ -329,7 +327,6 @@ static void tick_stashes(void) {
   round_end();
 }
 
-/* Does the next batch of a pool's walk. */
 static void tick_holes(struct pool *pool) {
   if (!round_begin())
     return;
