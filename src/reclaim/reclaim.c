@@ -199,10 +199,9 @@ COLD static unsigned purge_hole_batch(struct pool *pool, unsigned class, size_t 
   bool more = slab_set_holes_take(&pool->slabs, &batch);
   pool->is_purging = batch.slab_count > 0; /* until they are in their lists again, no thread may end the pool */
   inbox_unlock(pool);
-  for (unsigned i = 0; i < batch.hole_count; i++) {
+  for (unsigned i = 0; i < batch.hole_count; i++)
     if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
       *given_back += batch.holes[i].bytes;
-  }
   if (batch.slab_count > 0) {
     counter_note(hole_batches);
     lock_take(&pool->lock);
@@ -320,13 +319,6 @@ void reclaim_tick(void) {
   round_end();
 }
 
-static void tick_stashes(void) {
-  if (!stashes_are_due() || !round_begin())
-    return;
-  age_stashes(STASH_STEP_RANGES);
-  round_end();
-}
-
 static void tick_holes(struct pool *pool) {
   if (!round_begin())
     return;
@@ -342,8 +334,10 @@ static void tick_holes(struct pool *pool) {
 
 void reclaim_tick_of_heap(const struct heap *heap) {
   struct pool *pool = heap_pool(heap);
-  if (heap->slow_calls % SLOW_CALLS_PERIOD == 0)
-    tick_stashes();
+  if (heap->slow_calls % SLOW_CALLS_PERIOD == 0 && stashes_are_due() && round_begin()) {
+    age_stashes(STASH_STEP_RANGES);
+    round_end();
+  }
   if (UNLIKELY(load_relaxed(&pool->holes_class) != 0) ||
       (UNLIKELY(heap->slow_calls % HOLES_LOOK_CALLS == 0) && holes_begin_if_due(pool)))
     tick_holes(pool);

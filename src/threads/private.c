@@ -87,8 +87,7 @@ struct heap *private_heap(struct pool *pool) {
       if (!heap_rejoin(heap, pool))
         return NULL;
     } else {
-      heap = heap_begin(pool);
-      if (heap == NULL)
+      if ((heap = heap_begin(pool)) == NULL)
         return NULL;
       heap->home = home;
       privates_push(&home->privates, heap);
