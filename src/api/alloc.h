@@ -14,8 +14,7 @@
 extern "C" {
 #endif
 
-/* Returns a block of `size` bytes at a multiple of `alignment`, a power of two. site: the call site. On failure NULL
- * and ENOMEM. */
+/* Returns a block of `size` bytes at a multiple of `alignment`, a power of two. On failure NULL and ENOMEM. */
 HAK_HIDDEN void *aligned_block(size_t alignment, size_t size, uintptr_t site);
 
 /* Moves a block's content into a block of another size. On failure NULL and ENOMEM; then the block is unchanged. */
@@ -34,8 +33,7 @@ HAK_HIDDEN void *block_attempt(size_t size, size_t alignment, unsigned cls, uint
 /* A block of a larger class may stand in for one of a class that gets no slab, if it is at most this long. */
 #define SUBSTITUTE_BYTES_MAX(bytes) (2 * (bytes) + 256)
 
-/* Memory is out for a request of so many bytes: gives back all free memory, and free address space too. In a slow
- * path. */
+/* Memory is out for a request of so many bytes: gives back all free memory and address space. In a slow path. */
 HAK_HIDDEN void memory_release(size_t bytes);
 
 /* Frees a large object or a packed block. In a slow path. */
@@ -44,8 +42,7 @@ HAK_HIDDEN void free_large(void *block, uint32_t entry);
 /* Frees a small block straight into its slab. In a slow path. */
 HAK_HIDDEN void small_deliver(void *block, uint32_t entry);
 
-/* Does the frees that were deferred before, and waits for other threads that do them. In a slow path, without a
- * lock. */
+/* Does the deferred frees, and waits for other threads that do some. In a slow path, without a lock. */
 HAK_HIDDEN void deferred_finish(void);
 
 /* How often a request is tried: at first, after memory_release, and after the program's callback. may_try_again: call

@@ -247,8 +247,7 @@ static NOINLINE void *large_or_packed(size_t size, size_t alignment, uintptr_t s
 
 /* Where blocks are checked and large objects guarded, the first blocks of a long class are large objects, too: they lie
  * between pages without access, and their memory goes back when they are freed. In the cache of a thread it would stay.
- * A class of which more are asked for is served by slabs, which need no system call and no page fault. Lost counts do
- * no harm. */
+ * A class of which more are asked for is served by slabs: no system call, no page fault. Lost counts do no harm. */
 static bool is_apart(unsigned cls) {
   static _Atomic uint8_t counts[HAK_CLASS_COUNT] SPARSE;
   if (LIKELY(!checked_is_on() || class_bytes(cls) <= APART_BYTES_MIN) || !guarded_is_on || usage_is_short())

@@ -148,8 +148,7 @@ EXPORT int mlockall(int flags) {
   return NEXT(mlockall)(flags);
 }
 
-/* The header's clone is variadic: the flags tell whether the last three arguments exist. The C library reads only
- * those. */
+/* The header's clone is variadic: the flags tell which of the last three arguments exist and are read. */
 typedef int clone_function(int (*run)(void *), void *stack, int flags, void *argument, void *parent_id, void *storage,
                            void *child_id);
 EXPORT clone_function hak_clone __asm__("clone");
@@ -186,8 +185,7 @@ static bool is_filter_by_seccomp(long operation, long flags, long filter) {
   return operation == SECCOMP_SET_MODE_STRICT ? flags == 0 : operation == SECCOMP_SET_MODE_FILTER && filter != 0;
 }
 
-/* Prepares for a filter. True if it is the first one. Reads ahead what later calls ask for; they then use the stored
- * values. */
+/* Prepares for a filter. True if it is the first one. Reads ahead what later calls ask for. */
 static bool filter_prepare(void) {
   KEEP_ERRNO;
   struct lifeline line;

@@ -1,5 +1,4 @@
-/* What happens once: options from the environment, fork handlers. malloc does not wait for this; options that are read
- * later apply from then on. */
+/* What happens once: options from the environment, fork handlers. malloc does not wait: options apply from then on. */
 #include "api/alloc.h"
 
 #include "base/observers.h"
@@ -60,8 +59,7 @@ static void options_read(void) {
   }
 }
 
-/* The steps that prepare the child of a fork. No thread is in a slow path then, so no lock is held and no change is
- * half done. */
+/* The steps that prepare the child of a fork. No thread is in a slow path then (heap/slow_path.h, W2). */
 COLD static void prepare_child(void) {
   heaps_in_child();
   usage_in_child();

@@ -1,6 +1,5 @@
 /* list.h: doubly linked lists whose links lie in their elements. A stack has a pointer to its first element, a queue
- * one to each end. Both macros define functions for elements of `struct type` whose members next and previous are the
- * links.
+ * one to each end. Both macros define functions for elements of `struct type` with the links next and previous.
  */
 #pragma once
 

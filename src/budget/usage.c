@@ -288,8 +288,7 @@ size_t usage_keep_learned(void) {
   return min_size(usage_keep_max(), max_size(keep_by_preset(), less(usage_taken_peak(), usage_taken())));
 }
 
-/* From this size on, a purge also undoes what the program did to the pages. The cost is small compared with the
- * purge. */
+/* From this size on, a purge also undoes what the program did to the pages: that costs little beside the purge. */
 #define RESTORED_BYTES_MIN ((size_t)1 << 20)
 
 static enum purge_result purge_pages(void *address, size_t size, long mode) {

@@ -84,8 +84,7 @@ void usage_limits_apply(void);
  * (os_memory_limit) are low, if a good part of them is held and little is left, and for some time after it ran out:
  * after a refused request that such a limit would have refused. */
 bool usage_is_short(void);
-/* Tells whether memory is so short that speed comes second: a third of the limit is held and little is left, or it ran
- * out. */
+/* Tells whether speed comes second: a third of the limit is held and little is left, or memory ran out. */
 bool usage_is_tight(void);
 /* Tells whether a sixteenth of the limit is held and little is left, or memory ran out. */
 bool usage_is_filling(void);

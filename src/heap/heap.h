@@ -128,8 +128,7 @@ static inline uint64_t heap_life(const struct heap *heap) { return load_relaxed(
 static inline struct pool *heap_pool(const struct heap *heap) {
   return atomic_load_explicit(&heap->pool, memory_order_acquire);
 }
-/* Returns the stash of an ordinary heap; NULL from any other and from NULL, and while an observer watches
- * the objects. */
+/* Returns the stash of an ordinary heap; NULL from any other and from NULL, and while an observer watches. */
 static ALWAYS_INLINE struct stash *heap_stash(const struct heap *heap, const _Atomic bool *is_watched) {
   bool has_stash = LIKELY(heap != NULL) && LIKELY(heap_life(heap) == 0) && LIKELY(!load_relaxed(is_watched));
   return has_stash ? heap->stash : NULL;

@@ -1,6 +1,5 @@
-/* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock.
- * Only the holder of a heap's lifeline changes the heap's bit in `owned`. If the bit is not set, the heap's bins are
- * empty. */
+/* ids.h: all heaps, by their ids, which are 1 .. heap_count, and which of them have owners. Reading takes no lock. Only
+ * the holder of a heap's lifeline changes the heap's bit in `owned`. Without the bit the heap's bins are empty. */
 #pragma once
 
 #include "heap/heap.h"

@@ -50,8 +50,7 @@ bool large_keeps_length(const void *object, size_t size);
  * while there are many such gaps. It is better copied then. */
 bool large_would_pin(const void *object, size_t size);
 
-/* Makes a block, which the caller got just now, read as zero (large/clear.c). It may be any, but only an object is
- * purged. */
+/* Makes a block that the caller got just now read as zero (large/clear.c). It may be any; only an object is purged. */
 void large_clear(void *block, size_t size);
 
 /* Tells whether an object whose entry is ENTRY_LARGE is live: it may be freed and in a stash. */

@@ -11,8 +11,7 @@
  *   P3  a chunk is in the list of its longest free run; an empty chunk ends
  *   P4  if blocks are sealed (packed_seal_begin), free granules read as zero, unless the program wrote through a stale
  *       pointer; a word stands behind each request (large/guarded.h), and the block's end says where that is
- * packed_is_valid checks P2 and P3. All functions are thread-safe. The lock is taken before all others of large
- * objects.
+ * packed_is_valid checks P2 and P3. All functions are thread-safe. The lock comes before all others of large objects.
  */
 #pragma once
 

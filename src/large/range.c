@@ -221,8 +221,7 @@ static size_t kept_bytes(void) {
   return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are(STASHES_LIVE)) ? stashed_bytes() : 0);
 }
 
-/* Each slab that no free memory serves asks for it, and looks through the stashes of all threads only if something is
- * kept. */
+/* Each slab that no free memory serves asks for it, and looks through all stashes only if something is kept. */
 static size_t evict_old(void) {
   struct stash *at = NULL;
   return kept_bytes() > 0 ? evict_from(1, &at) : 0;

@@ -11,8 +11,7 @@ static _Atomic bool own;
 
 bool os_filter_is_own(void) { return atomic_load_explicit(&own, memory_order_seq_cst); }
 
-/* Reads the mode from "Seccomp:\t2" in the status file. An unreadable file counts as no filter: failing calls do no
- * harm. */
+/* Reads the mode from "Seccomp:\t2" in the status file. An unreadable file counts as none: failing calls do no harm. */
 static enum inherited read_inherited(void) {
   return os_file_field("/proc/self/status", "Seccomp:") != 0 ? INHERITED : INHERITED_NONE;
 }

@@ -21,8 +21,7 @@ size_t os_page_bytes(void);
 void *os_reserve(size_t size, size_t alignment);
 void *os_map(size_t size, size_t alignment);
 
-/* As os_map, but the range reads as zero in any child process. NULL also where the kernel cannot do that (before Linux
- * 4.14). */
+/* As os_map, but the range reads as zero in any child process. NULL also before Linux 4.14, which cannot do that. */
 void *os_map_for_this_process(size_t size);
 
 /* Makes a reserved range readable and writable; it reads as zero. False when the kernel refuses. */
@@ -95,8 +94,7 @@ void os_futex_wake_shared(_Atomic uint32_t *word);
 /* Tells the processor that this is a spin loop. */
 void os_spin_hint(void);
 
-/* Returns milliseconds since a fixed point, exact to a few milliseconds. Makes no system call where the kernel has a
- * vDSO. */
+/* Returns milliseconds since a fixed point, exact to a few milliseconds. No system call where there is a vDSO. */
 uint64_t os_milliseconds(void);
 /* Returns nanoseconds since a fixed point. */
 uint64_t os_nanoseconds(void);

@@ -95,8 +95,7 @@ static void *map_near(uintptr_t hint, size_t size, int protection) {
 }
 
 /* The kernel places mappings side by side. So a plain mapping is often aligned; otherwise the place below it is mostly
- * free. The last way maps more and cuts. The first two never map more than `size`, even for a moment: limits count
- * it. */
+ * free. The last way maps more and cuts. The first two map no more than `size`, even for a moment: limits count it. */
 static void *map_aligned(size_t size, size_t alignment, int protection) {
   uintptr_t hint = 0;
   char *p = NULL;

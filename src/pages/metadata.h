@@ -17,8 +17,7 @@ static inline unsigned metadata_order(size_t bytes) {
   return bytes <= (size_t)1 << METADATA_ORDER_MIN ? METADATA_ORDER_MIN : 64u - (unsigned)__builtin_clzl(bytes - 1);
 }
 
-/* Joins free pieces and gives their pages back to the system. Returns the bytes. One thread at a time, in a slow
- * path. */
+/* Joins free pieces and gives their pages back to the system. Returns the bytes. In a slow path; one at a time. */
 size_t metadata_trim(void);
 /* Returns the bytes of free pieces that a trim could give back. Takes no lock. */
 size_t metadata_free_bytes(void);

@@ -69,8 +69,7 @@ void *map_piece_take(size_t bytes) {
   }
 }
 
-/* Pieces that no reserve needs at present, for the next ones. Here they are linked by their first words, which are zero
- * otherwise. */
+/* Pieces that no reserve needs at present, for the next ones. They are linked by their first words, else zero. */
 static struct {
   struct lock lock;
   void *leaves, *rows;

@@ -23,8 +23,7 @@
 #define FOLLOW_FALL_SHARE 4
 #define FOLLOW_FALL_MIN ((size_t)4 << 20)
 /* A bin pins slabs if they would close without it, at least half of them: each live block keeps one open at most. And
- * the bin holds half of them at most: a program that comes back to a class in turn finds most of its blocks in a fuller
- * one. */
+ * the bin holds half of them at most: a program that comes back to a class finds most of its blocks in a fuller one. */
 #define PINNED_SHARE 2
 #define MOSTLY_SHARE 2
 #define MOSTLY_MIN ((size_t)2 << 20)

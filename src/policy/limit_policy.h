@@ -12,8 +12,7 @@
 size_t limit_margin(size_t group_bytes);
 
 /* Returns the hard limit on held bytes, the smaller of two. option_bytes: set by the user, used as it is, 0 if not set.
- * group_max_bytes and group_swap_bytes: the cgroup's limit of memory and its allowed swap; the margin is subtracted
- * from their sum. */
+ * group_max_bytes and group_swap_bytes: the cgroup's limits of memory and swap; the margin is taken off their sum. */
 size_t limit_hard(size_t option_bytes, size_t group_max_bytes, size_t group_swap_bytes);
 
 /* Tells whether `bytes` more may be held. Always true if they are 0 or there is no limit. */

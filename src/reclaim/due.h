@@ -4,8 +4,7 @@
 #include "base/words.h"
 
 /* Call at library start. from_frees: the thread may start at a free, because addresses tell the callers of free apart.
- * Otherwise it must be there before frees come: it starts when the program holds much, and after a stop when it holds
- * more than then. */
+ * Otherwise it must be there before frees come (reclaim/background.h). */
 void due_begin(bool from_frees);
 bool due_from_frees(void);
 

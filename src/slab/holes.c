@@ -36,8 +36,7 @@ static bool holes_find(const struct slab *slab, struct hole_batch *batch) {
   return true;
 }
 
-/* Tells whether the slab was left alone for the delay. Its age counts from the first look after its last use, so it is
- * never older than that. */
+/* Tells whether the slab was left alone for the delay. Its age counts from the first look after its last use. */
 static bool is_settled(struct slab *slab, const struct hole_batch *batch) {
   if (slab->rest == REST_NONE) {
     slab->rest = REST_SEEN;
