@@ -174,7 +174,10 @@ void slot_end(struct slot *slot, bool is_inside) {
   }
 }
 
-void slots_in_child(void) { lock_reset(&region_lock); }
+void slots_in_child(void) {
+  if (lock_is_held(&region_lock)) /* by a thread that does not exist; a write would copy the page */
+    lock_give(&region_lock);
+}
 
 void slots_stats(struct hak_stats *out) {
   out->guarded_bytes = load_relaxed(&region.bytes);

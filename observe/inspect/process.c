@@ -14,7 +14,14 @@
 /* Reads the kernel's sums over all mappings, in lines "KEY: N kB". */
 static void read_sums(struct hak_process_stats *out) {
   char text[CHUNK_BYTES];
-  os_text_head("/proc/self/smaps_rollup", text, sizeof text);
+  size_t length = 0;
+  int fd = os_text_open("/proc/self/smaps_rollup", O_RDONLY);
+  if (fd < 0)
+    return;
+  for (size_t got = 1; got > 0 && length < sizeof text - 1; length += got)
+    got = os_text_read(fd, text + length, sizeof text - 1 - length);
+  os_text_close(fd);
+  text[length] = 0;
   out->rss_bytes = os_text_field(text, "\nRss:") * 1024;
   out->lazy_free_bytes = os_text_field(text, "\nLazyFree:") * 1024;
   out->huge_page_bytes = os_text_field(text, "\nAnonHugePages:") * 1024;

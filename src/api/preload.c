@@ -221,18 +221,17 @@ int control_call(int what, ...) {
   return result;
 }
 
-COLD static long filter_by_syscall(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
+COLD static long rare_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
+  syscall_function *next = next_function(NEXT_syscall);
+  bool is_filter =
+      (number == SYS_seccomp && is_filter_by_seccomp(a, b, c)) || (number == SYS_prctl && is_filter_by_prctl(a, b, c));
+  if (!is_filter)
+    return next(number, a, b, c, d, e SIXTH_ARGUMENT);
   bool is_first = filter_prepare();
-  long result = ((syscall_function *)next_function(NEXT_syscall))(number, a, b, c, d, e SIXTH_ARGUMENT);
+  long result = next(number, a, b, c, d, e SIXTH_ARGUMENT);
   if (is_first && result < 0)
     filter_withdraw();
   return result;
-}
-
-COLD static long rare_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) {
-  if ((number == SYS_seccomp && is_filter_by_seccomp(a, b, c)) || (number == SYS_prctl && is_filter_by_prctl(a, b, c)))
-    return filter_by_syscall(number, a, b, c, d, e SIXTH_ARGUMENT);
-  return ((syscall_function *)next_function(NEXT_syscall))(number, a, b, c, d, e SIXTH_ARGUMENT);
 }
 
 /* The type differs from the header's: the arguments are passed on unchanged. */

@@ -38,8 +38,3 @@ static inline struct lock *lock_taken(struct lock *lock) {
   return lock;
 }
 static inline void lock_let_go(struct lock *const *held) { lock_give(*held); }
-/* Unlocks it in the child of a fork, where the holder does not exist. */
-static inline void lock_reset(struct lock *lock) {
-  if (lock_is_held(lock)) /* a store would copy the page */
-    store_relaxed(&lock->word, 0);
-}

@@ -55,12 +55,13 @@ const char *os_environment_next(const char *prefix, size_t *cursor) {
 }
 
 size_t os_resident_of_process(void) {
+  KEEP_ERRNO;
   char text[128];
   if (!os_may_read_files())
     return 0;
   counter_note(calls_other);
-  os_text_head("/proc/self/statm", text, sizeof text);
-  return (size_t)os_text_field(text, " ") * os_page_bytes(); /* the second number */
+  const char *line = os_line_read(os_text_open("/proc/self/statm", O_RDONLY), text, sizeof text);
+  return line != NULL ? (size_t)os_text_field(line, " ") * os_page_bytes() : 0; /* the second number */
 }
 
 void os_random(void *bytes, size_t size) {

@@ -5,6 +5,7 @@
 #include "os/filter.h"
 #include "os/text_file.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -57,9 +58,10 @@ size_t os_memory_limit(void) {
 }
 
 COLD bool os_commit_is_strict(void) {
-  char mode[2];
-  os_text_head("/proc/sys/vm/overcommit_memory", mode, sizeof mode);
-  return mode[0] == '2';
+  KEEP_ERRNO;
+  char mode[8];
+  const char *line = os_line_read(os_text_open("/proc/sys/vm/overcommit_memory", O_RDONLY), mode, sizeof mode);
+  return line != NULL && *line == '2';
 }
 
 #ifndef MADV_COLD /* older headers */

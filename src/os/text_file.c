@@ -18,18 +18,6 @@ size_t os_text_read(int fd, char *bytes, size_t length) {
   return got < 0 ? 0 : (size_t)got;
 }
 
-void os_text_head(const char *path, char *text, size_t text_bytes) {
-  KEEP_ERRNO;
-  int fd = os_text_open(path, O_RDONLY);
-  size_t length = 0;
-  if (fd >= 0) {
-    for (size_t got = 1; got > 0 && length < text_bytes - 1; length += got)
-      got = os_text_read(fd, text + length, text_bytes - 1 - length);
-    os_text_close(fd);
-  }
-  text[length] = 0;
-}
-
 uint64_t os_text_field(const char *text, const char *key) {
   const char *found = strstr(text, key);
   size_t number = 0;

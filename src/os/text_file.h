@@ -15,8 +15,6 @@ void os_text_close(int fd);
 /* Returns how many bytes there were; 0 at the end or after an error. */
 size_t os_text_read(int fd, char *bytes, size_t length);
 
-/* Reads the beginning of a file as a text; "" if it cannot be read. errno is kept. */
-void os_text_head(const char *path, char *text, size_t text_bytes);
 /* Returns the number behind a key in a text, after blanks; 0 if there is none. */
 uint64_t os_text_field(const char *text, const char *key);
 /* The same of the first line of a file that begins with the key. However long the lines before are, it is found:
