@@ -26,8 +26,6 @@ uint64_t delay_in_force_ms(void) {
 
 uint64_t delay_full_until_ms(void) { return load_relaxed(&full_until_ms); }
 
-void delay_owe(size_t given_back) { given.owed_bytes += given_back; }
-
 /* Returns for how long the full delay holds. What went back in all, beyond the most that was ever in use at once, was
  * wanted again. */
 static uint64_t hold_ms(size_t given_back, uint64_t now_ms) {
@@ -38,10 +36,10 @@ static uint64_t hold_ms(size_t given_back, uint64_t now_ms) {
   return max_size(given_back / CHARGED_BYTES_OF_MS, wanted_bytes / WANTED_BYTES_OF_MS);
 }
 
-void delay_charge(size_t given_back, uint64_t delay_ms) {
+void delay_charge(size_t given_back, uint64_t delay_ms, bool is_over) {
   given_back += given.owed_bytes;
-  given.owed_bytes = 0;
-  if (given_back == 0 || delay_ms >= delay_full_ms())
+  given.owed_bytes = is_over ? 0 : given_back;
+  if (!is_over || given_back == 0 || delay_ms >= delay_full_ms())
     return;
   uint64_t now_ms = os_milliseconds();
   store_relaxed(&full_until_ms, now_ms + hold_ms(given_back, now_ms));

@@ -16,7 +16,6 @@ uint64_t delay_in_force_ms(void);
 /* Returns until when that is the full one, because something went back sooner. Takes no lock. */
 uint64_t delay_full_until_ms(void);
 
-/* For the thread that does a round (reclaim/reclaim.c). delay_charge: the round, which worked with this delay, ends.
- * delay_owe: a part of it gave so much back; that is charged with the rest. */
-void delay_owe(size_t given_back);
-void delay_charge(size_t given_back, uint64_t delay_ms);
+/* For the thread that does a round (reclaim/reclaim.c) with this delay: it gave so much back. is_over: the round ends;
+ * else that is charged with the rest. */
+void delay_charge(size_t given_back, uint64_t delay_ms, bool is_over);

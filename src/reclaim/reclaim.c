@@ -307,15 +307,15 @@ void reclaim_tick(void) {
   if ((LIKELY(!looks) && LIKELY(!free_is_due())) || !round_begin())
     return;
   uint64_t delay_ms = delay_in_force_ms();
+  size_t given_back = 0;
   if (looks) {
     store_relaxed(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS);
     if (limits_matter() && look_at_limits(false))
       purge_holes(HOLES_SETTLED, delay_ms, NULL);
   }
   if (free_is_due() || (looks && learned_is_too_much()))
-    delay_owe(purge_due(NULL, CALL_BYTES, delay_ms));
-  if (!free_is_due())
-    delay_charge(0, delay_ms);
+    given_back = purge_due(NULL, CALL_BYTES, delay_ms);
+  delay_charge(given_back, delay_ms, !free_is_due());
   round_end();
 }
 
@@ -328,7 +328,7 @@ static void tick_holes(struct pool *pool) {
   unsigned class = load_relaxed(&pool->holes_class);
   if (class != 0) /* else another thread has come to the end */
     store_relaxed(&pool->holes_class, purge_hole_batch(pool, class, &given_back));
-  delay_charge(given_back, delay_ms);
+  delay_charge(given_back, delay_ms, true);
   round_end();
 }
 
@@ -357,7 +357,7 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   size_t given_back = purge_holes(is_pressed || is_over_target ? HOLES_ALL : HOLES_SETTLED, delay_ms, may_go_on);
   if (depth == RECLAIM_AGED) {
     given_back += purge_due(may_go_on, SIZE_MAX, delay_ms);
-    delay_charge(given_back, delay_ms);
+    delay_charge(given_back, delay_ms, true);
   } else {
     close_empty_slabs();
     trim_tables(TABLES_BYTES_MIN);
