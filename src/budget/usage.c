@@ -58,11 +58,9 @@ size_t usage_taken_large(void) {
   size_t bytes = atomic_load_explicit(&usage_at[USAGE_LARGE], memory_order_acquire);
   return less(bytes, decay_total(&big_cache_decay));
 }
-size_t usage_slabs(void) { return load_relaxed(&usage_at[USAGE_SLABS]); }
 size_t usage_held(void) {
   return usage_slabs() + load_relaxed(&usage_at[USAGE_LARGE]) + load_relaxed(&usage_at[USAGE_FREE]);
 }
-size_t usage_tables(void) { return load_relaxed(&usage_at[USAGE_TABLES]); }
 size_t usage_taken(void) { return usage_slabs() + usage_taken_large(); }
 size_t usage_taken_peak(void) { return load_relaxed(&usage.taken_peak); }
 size_t usage_free(void) { return load_relaxed(&usage_at[USAGE_FREE]) + decay_total(&big_cache_decay); }

@@ -57,8 +57,8 @@ size_t usage_taken_peak(void);
 size_t usage_free(void);
 size_t usage_learned(void); /* the part of the free bytes that the policy engine decides about */
 size_t usage_held(void);
-size_t usage_tables(void);
-size_t usage_slabs(void);
+static inline size_t usage_tables(void) { return load_relaxed(&usage_at[USAGE_TABLES]); }
+static inline size_t usage_slabs(void) { return load_relaxed(&usage_at[USAGE_SLABS]); }
 
 /* Tells whether `bytes` more may be held. If so they are promised to the caller, who must move them on from
  * USAGE_PROMISED, to nowhere if they will not be used. Free memory that is used again needs no promise. If the

@@ -60,8 +60,7 @@ bool heap_ids_grow(void) {
   if (load_relaxed(&ids.chunks[chunk]) != NULL)
     return true;
   struct group *fresh = metadata_take_forever(sizeof *fresh << chunk);
-  if (fresh != NULL)
-    atomic_store_explicit(&ids.chunks[chunk], fresh, memory_order_release);
+  atomic_store_explicit(&ids.chunks[chunk], fresh, memory_order_release);
   return fresh != NULL;
 }
 

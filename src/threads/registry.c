@@ -93,12 +93,11 @@ static struct heap *take_orphan(uint32_t looks, bool adopts) {
   const struct heap *first = NULL;
   for (; looks > 0; looks--) {
     struct heap *heap = heap_from(registry.cursor + 1, true);
-    if (heap == NULL && (heap = heap_from(1, true)) == NULL)
+    if (heap == NULL)
+      heap = heap_from(1, true);
+    if (heap == NULL || heap == first) /* looked at all */
       return NULL;
-    if (heap == first)
-      return NULL; /* looked at all */
-    if (first == NULL)
-      first = heap;
+    first = first ? first : heap;
     registry.cursor = heap->id;
     if ((!adopts || is_adoptable(heap)) && take_dead(heap, false))
       return heap;
