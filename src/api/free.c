@@ -1,6 +1,6 @@
 /* The slow paths of free. hak_free_slow tries, in this order:
  *
- *   checked block       checked_free_ready (checked/checked_cache.h), else free_checked_slow
+ *   checked block       checked_free_begin (checked/checked_cache.h), else free_checked_slow
  *   without a lock      free_stashed: the stash, for large objects     free_remote: an open envelope
  *                       hak_front_push: a bin of the hak_heap used last
  *   free_unchecked      own small: bin_overflow -> bin_grow or flush  other pool's, no room: outbox_put
@@ -222,7 +222,8 @@ static NOINLINE void free_stashed(void *block, uintptr_t site) {
 
 static NOINLINE void free_checked(void *block, uintptr_t site);
 
-static NOINLINE void free_checked_full(void *block, uintptr_t site) {
+/* What checked_free_begin refused: makes room, or finds out what is wrong with the block. */
+static NOINLINE void free_checked_refused(void *block, uintptr_t site) {
   struct checked_spot spot;
   if (checked_find(block, &spot) && checked_make_room(spot.class))
     free_checked(block, site);
@@ -230,13 +231,31 @@ static NOINLINE void free_checked_full(void *block, uintptr_t site) {
     free_slow_from(block, site);
 }
 
-/* Calls little, so that few registers are saved. */
+#ifdef WIDE
+/* Needs checked.is_usual. Calls nothing but at its end, so that few registers are saved. */
+WIDE static NOINLINE void free_checked_wide(void *block, uintptr_t site) {
+  struct checked_freed freed;
+  if (UNLIKELY(!checked_free_begin(block, true, &freed))) {
+    free_checked_refused(block, site);
+    return;
+  }
+  block_clear_wide(block, freed.class->block_bytes);
+  checked_free_end(block, freed);
+}
+#else
+#define free_checked_wide free_checked
+#endif
+
 static NOINLINE void free_checked(void *block, uintptr_t site) {
-  struct checked_spot spot;
-  if (UNLIKELY(!checked_find(block, &spot)))
-    free_slow_from(block, site);
-  else if (UNLIKELY(!checked_free_ready(block, spot)))
-    free_checked_full(block, site);
+  struct checked_freed freed;
+  if (LIKELY(checked.is_usual)) {
+    free_checked_wide(block, site);
+  } else if (UNLIKELY(!checked_free_begin(block, checked.has_canary, &freed))) {
+    free_checked_refused(block, site);
+  } else {
+    block_clear(block, freed.class->block_bytes);
+    checked_free_end(block, freed);
+  }
 }
 
 /* Most of these frees are remote ones, which need no saved registers: what is more comes in functions of its own. */

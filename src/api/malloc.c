@@ -82,13 +82,9 @@ static NOINLINE void *stashed_block(size_t size, size_t alignment, uintptr_t sit
   return block;
 }
 
-static ALWAYS_INLINE bool checked_take_ready(unsigned cls, struct kept *taken, size_t *bytes) {
-  struct checked_cache *cache = LIKELY(!load_relaxed(&observers_large_made)) ? cache_if_idle() : NULL;
-  if (UNLIKELY(cache == NULL))
-    return false;
-  struct checked_class *class = class_in(cache, cls);
-  *bytes = class->block_bytes;
-  return checked_take_drawn(cache, class, taken);
+/* Returns the calling thread's cache; NULL if a slow path must take the block. */
+static ALWAYS_INLINE struct checked_cache *cache_ready(void) {
+  return LIKELY(!load_relaxed(&observers_large_made)) ? cache_if_idle() : NULL;
 }
 
 static void *malloc_checked(size_t size, size_t alignment, uintptr_t site);
@@ -104,24 +100,47 @@ static NOINLINE void *malloc_checked_slow(size_t size, size_t alignment, uintptr
 /* As malloc_slow_from, where blocks are checked. Any alignment that is a power of two. */
 static NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t site) {
   unsigned cls = checked_class(size, alignment);
+  struct checked_cache *cache = cache_ready();
   struct kept taken;
-  size_t bytes = 0;
   size = max_size(size, 1);
   if (UNLIKELY(alignment > BLOCK_ALIGNMENT)) /* the class may be much longer */
     size = max_size(size, less(class_bytes(cls), CHECKED_SLACK_MAX));
-  if (LIKELY(cls != 0) && LIKELY(checked_take_ready(cls, &taken, &bytes)))
-    return block_begin(taken, bytes, size);
+  if (LIKELY(cls != 0) && LIKELY(cache != NULL) && LIKELY(checked_take_drawn(cache, class_in(cache, cls), &taken)))
+    return block_begin(taken, class_in(cache, cls)->block_bytes, size);
   return malloc_checked_slow(size, alignment, site);
 }
 
-/* Without calls but at its ends, so that no register is saved. */
-static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
+/* Takes a block of a tiny class, with `room` behind the request. Returns the class; NULL: a slow path must. */
+static ALWAYS_INLINE struct checked_class *checked_take_tiny(size_t size, size_t room, struct kept *taken) {
+  struct checked_cache *cache = LIKELY(size - 1 < HAK_TINY_MAX - CANARY_BYTES) ? cache_ready() : NULL;
+  if (UNLIKELY(cache == NULL))
+    return NULL;
+  struct checked_class *class = class_of_bytes(cache, size + room + BLOCK_ALIGNMENT - 1);
+  return checked_take_drawn(cache, class, taken) ? class : NULL;
+}
+
+/* These call nothing but at their ends, so that few registers are saved. malloc_checked_wide needs checked.is_usual. */
+#ifdef WIDE
+WIDE static NOINLINE void *malloc_checked_wide(size_t size, uintptr_t site) {
   struct kept taken;
-  size_t bytes = 0;
-  if (LIKELY(size - 1 < HAK_TINY_MAX - CANARY_BYTES) &&
-      LIKELY(checked_take_ready((unsigned)((size + checked_room + 15) / 16), &taken, &bytes)))
-    return block_begin(taken, bytes, size);
-  return malloc_slow_from(size, site);
+  struct checked_class *class = checked_take_tiny(size, CANARY_BYTES, &taken);
+  if (UNLIKELY(class == NULL))
+    return malloc_slow_from(size, site);
+  size_t bytes = class->block_bytes;
+  if (LIKELY(load_relaxed(taken.state) != 0) && UNLIKELY(!block_is_zero_wide(taken.block, bytes)))
+    fault_written_after_free(taken.block);
+  return block_make_live(taken, bytes, size, true);
+}
+#else
+#define malloc_checked_wide malloc_slow_from
+#endif
+
+static NOINLINE void *malloc_checked_usual(size_t size, uintptr_t site) {
+  if (LIKELY(checked.is_usual))
+    return malloc_checked_wide(size, site);
+  struct kept taken;
+  struct checked_class *class = checked_take_tiny(size, checked_room, &taken);
+  return LIKELY(class != NULL) ? block_begin(taken, class->block_bytes, size) : malloc_slow_from(size, site);
 }
 
 static NOINLINE void *malloc_large_slow(size_t size, uintptr_t site) {

@@ -64,7 +64,7 @@ extern const struct observers observers;
 
 /* Flags: large_made must be called; large_freed and large_resizing must be called. libraries_told: libraries_changed is
  * called whenever a library is unloaded. */
-extern _Atomic bool observers_large_made, observers_large_freed, observers_libraries_told;
+extern HAK_HIDDEN _Atomic bool observers_large_made, observers_large_freed, observers_libraries_told;
 
 static inline bool advice_is_wanted(void) {
   return UNLIKELY(option_value(OPTION_POLICY) != POLICY_OFF) && observers.slab_opened != NULL;

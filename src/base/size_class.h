@@ -24,9 +24,8 @@ static inline size_t class_bytes(unsigned cls) { return size_classes[cls].bytes;
 static inline size_t class_slab_bytes(unsigned cls) { return UNIT_BYTES << size_classes[cls].order; }
 /* Sets the index of the block that an offset inside a slab lies in. False: it is not the block's start (C2). */
 static ALWAYS_INLINE bool block_index(uint64_t inverse, size_t offset, size_t *index) {
-  __uint128_t product = (__uint128_t)offset * inverse;
-  *index = (size_t)(product >> 64);
-  return (uint64_t)product < inverse;
+  *index = (size_t)((__uint128_t)offset * inverse >> 64);
+  return offset * inverse < inverse;
 }
 
 /* Returns the smallest class with `size` bytes at multiples of `alignment` (a power of two); 0 if there is none. */

@@ -55,6 +55,13 @@ static void next_put_back(struct checked_class *class) {
   class->next.block = NULL;
 }
 
+/* Returns the order of the piece of metadata that holds the ring and the reserve. What fills the ready ones comes by the
+ * reserve. */
+static unsigned places_order(size_t ring, size_t kept_max, size_t ready_max) {
+  size_t behind = max_size(kept_max + 1, 2 * ready_max) - ready_max;
+  return metadata_order((ring + behind) * sizeof(struct kept));
+}
+
 /* Makes room for more blocks of a class, up to its bound. What there is stays if memory is out. */
 static void class_grow(struct checked_class *class, unsigned cls) {
   size_t bytes = class_bytes(cls), most = min_size(max_size(KEPT_BYTES_MAX / bytes, KEPT_START), KEPT_MAX);
@@ -63,10 +70,7 @@ static void class_grow(struct checked_class *class, unsigned cls) {
   size_t ring_max = min_size(max_size(RING_BYTES_MAX / bytes, 1), checked.ring_max), count = 1;
   while (count < ring_max + ready_max)
     count *= 2;
-  /* What fills the ready ones comes by the reserve. */
-  size_t behind = max_size(kept_max + 1, 2 * ready_max) - ready_max;
-  unsigned order = metadata_order((count + behind) * sizeof(struct kept));
-  struct kept *places = kept_max > class->kept_max ? metadata_take(order) : NULL;
+  struct kept *places = kept_max > class->kept_max ? metadata_take(places_order(count, kept_max, ready_max)) : NULL;
   if (places == NULL)
     return;
   if (class->places != NULL) {
@@ -74,19 +78,17 @@ static void class_grow(struct checked_class *class, unsigned cls) {
     for (uint64_t i = load_relaxed(&class->first), end = load_relaxed(&class->end); i != end; i++)
       places[i & (count - 1)] = *place_of(class, i);
     memcpy(places + count, reserve_of(class), reserve_count(class) * sizeof *places);
-    metadata_give(class->places, class->order);
+    metadata_give(class->places, places_order(class->mask + 1u, class->kept_max, class->ready_max));
   }
   class->places = places;
   class->inverse = size_classes[cls].inverse;
   class->block_bytes = (uint32_t)bytes;
-  class->slab_order = size_classes[cls].order;
+  class->slab_mask = slab_mask_of(cls);
   class->mask = (uint8_t)(count - 1);
-  class->limit = (uint8_t)(ring_max + ready_max);
   class->stay = (uint8_t)((ready_max + 3) / 4 - 1);
   class->ready_max = (uint8_t)ready_max;
   class->kept_max = (uint8_t)kept_max;
   class->ring_max = (uint8_t)ring_max;
-  class->order = (uint8_t)order;
 }
 
 /* Makes blocks of the reserve ready, up to as many as may be, and draws the next one. Returns false if too few are. */
@@ -103,7 +105,7 @@ static bool ready_refill(struct checked_cache *cache, struct checked_class *clas
   class->ready += (uint8_t)count;
   if (class->ready <= class->stay)
     return false;
-  next_draw(cache, class);
+  next_draw(cache, class, load_relaxed(&class->first));
   return true;
 }
 
@@ -121,14 +123,14 @@ static bool ready_shrink(struct checked_cache *cache, struct checked_class *clas
   filled_add(cache, class, -(uint64_t)count);
   reserve_set(class, reserve);
   class->ready -= (uint8_t)count;
-  next_draw(cache, class);
+  next_draw(cache, class, load_relaxed(&class->first));
   return true;
 }
 
 bool checked_make_room(struct checked_class *class) {
   struct checked_cache *cache = cache_if_idle();
   owner_step_begin();
-  bool is_made = cache != NULL && (has_room(class) || ready_shrink(cache, class));
+  bool is_made = cache != NULL && !has_room(class) && ready_shrink(cache, class);
   owner_step_end();
   return is_made;
 }
@@ -224,7 +226,7 @@ void *checked_take(struct heap *heap, unsigned cls, size_t size, bool may_open) 
   if (class->ready == 0)
     return NULL;
   if (class->next.block == NULL)
-    next_draw(cache, class);
+    next_draw(cache, class, load_relaxed(&class->first));
   return block_begin(next_take(cache, class), class->block_bytes, size);
 }
 
@@ -268,15 +270,16 @@ void checked_recover(struct heap *heap) {
     next_put_back(class);
     for (uint64_t i = load_relaxed(&class->first), end = load_relaxed(&class->end); i < end; i++)
       place_of(class, i)->state = state_of(place_of(class, i)->block, cls); /* it may be half written */
-    class->ready = (uint8_t)less(ring_count(class), class->ring_max);
+    class->waiting = (uint8_t)min_size(ring_count(class), class->ring_max);
+    class->ready = (uint8_t)(ring_count(class) - class->waiting);
   }
 }
 
 static void class_end(struct checked_class *class) {
-  metadata_give(class->places, class->order);
+  metadata_give(class->places, places_order(class->mask + 1u, class->kept_max, class->ready_max));
   class->places = NULL;
   class->next.block = NULL;
-  class->limit = class->ready = class->stay = class->ready_max = class->kept_max = 0;
+  class->waiting = class->ready = class->stay = class->ready_max = class->kept_max = 0;
 }
 
 void checked_flush(struct heap *heap) {
@@ -286,6 +289,7 @@ void checked_flush(struct heap *heap) {
     if (class->places == NULL)
       continue;
     class->ready = (uint8_t)ring_count(class); /* nothing waits any more */
+    class->waiting = 0;
     kept_give(cache, cls, class->ready + reserve_count(class));
     class_end(class);
   }
@@ -347,6 +351,8 @@ void checked_begin(struct pool *const pools[CHECKED_POOLS]) {
   checked.is_random = option_value(OPTION_RANDOM_ORDER) == SWITCH_ON;
   checked.ring_max = (uint32_t)option_value(OPTION_QUARANTINE);
   zero_begin();
+  checked.is_usual = checked.has_canary && checked.is_zeroed && zero_is_wide;
+  checked.key = pools[0]->id << HAK_ENTRY_ID_SHIFT;
   secret_draw();
   runs_are_wiped = true;
   for (unsigned i = 0; i < CHECKED_POOLS; i++)

@@ -13,7 +13,9 @@ void secret_draw(void) {
   checked.secret.factor |= 1;
 }
 
-bool canary_is_older(const char *end, uint64_t word) {
+bool canary_is_older(const char *end) {
+  uint64_t word;
+  memcpy(&word, end, sizeof word);
   for (uint32_t i = 0; i < checked.older_count; i++)
     if (word == canary_of(end, checked.older[i]))
       return true;
@@ -22,7 +24,11 @@ bool canary_is_older(const char *end, uint64_t word) {
 
 void checked_retire(void *block, uint32_t entry) {
   unsigned cls = entry_class(entry);
-  retire(block, class_bytes(cls), state_of(block, cls));
+  _Atomic uint16_t *state = state_of(block, cls);
+  uint16_t value = state ? load_relaxed(state) : 0;
+  check_state(block, value);
+  check_canary(block, class_bytes(cls), value);
+  state_retire(block, state, value);
   block_clear(block, class_bytes(cls));
 }
 
@@ -45,7 +51,7 @@ size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized) {
   if (*resized) {
     char *end = (char *)block + min_size(size, before);
     memset(end, 0, min_size((size_t)((char *)block + before + room - end), bytes));
-    block_make_live((struct kept){.block = block, .state = state}, bytes, size);
+    block_make_live((struct kept){.block = block, .state = state}, bytes, size, checked.has_canary);
   }
   return before;
 }

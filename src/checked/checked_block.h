@@ -13,6 +13,8 @@
 /* Changes at program start, and the secrets in the child of a fork. */
 extern HAK_HIDDEN struct checked_settings {
   bool has_canary, is_zeroed, is_random;
+  bool is_usual; /* has_canary, is_zeroed, zero_is_wide */
+  uint32_t key;  /* of the first pool's entries */
   uint32_t ring_max;
   uint32_t older_count;
   struct secret {
@@ -29,8 +31,8 @@ void secret_draw(void);
 /* Returns the state of a block whose class has these values. NULL: the address, in a unit of the class, is not the
  * start of one. The end of a slab, too short for a block, has a state of its own: "never used". */
 static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const void *block, uint64_t inverse,
-                                                unsigned order) {
-  uintptr_t base = round_down((uintptr_t)block, UNIT_BYTES << order);
+                                                int32_t slab_mask) {
+  uintptr_t base = (uintptr_t)block & (uintptr_t)(intptr_t)slab_mask;
   size_t index;
   if (UNLIKELY(!block_index(inverse, (uintptr_t)block - base, &index)))
     return NULL;
@@ -38,11 +40,12 @@ static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const voi
       atomic_load_explicit(map_row_states(map_leaf_row(leaf, block), (void *)base), memory_order_acquire);
   return LIKELY(states != NULL) ? states + index : NULL;
 }
+static inline int32_t slab_mask_of(unsigned cls) { return -(int32_t)class_slab_bytes(cls); }
 static inline _Atomic uint16_t *state_of(const void *block, unsigned cls) {
-  return state_in(map_leaf(block), block, size_classes[cls].inverse, size_classes[cls].order);
+  return state_in(map_leaf(block), block, size_classes[cls].inverse, slab_mask_of(cls));
 }
 
-static inline size_t size_by(size_t bytes, uint16_t state) { return bytes - (state - STATE_LIVE); }
+static inline size_t size_by(size_t bytes, uint16_t state) { return bytes + STATE_LIVE - (size_t)state; }
 
 /* --- canaries --- */
 
@@ -52,19 +55,13 @@ static inline uint64_t canary_of(const char *end, struct secret secret) {
   return __builtin_bswap64(((uintptr_t)end ^ secret.mask) * secret.factor) | 1;
 }
 
-static inline void canary_set(char *end) {
-  uint64_t word = canary_of(end, checked.secret);
-  if (LIKELY(checked.has_canary))
-    memcpy(end, &word, sizeof word);
-}
-
-COLD bool canary_is_older(const char *end, uint64_t word);
-
-static inline bool canary_is_there(const char *end) {
+/* Tells whether the word of the present secret is there; canary_is_older: that of an older one. */
+static ALWAYS_INLINE bool canary_is_ours(const char *end) {
   uint64_t word;
   memcpy(&word, end, sizeof word);
-  return LIKELY(word == canary_of(end, checked.secret)) || canary_is_older(end, word);
+  return word == canary_of(end, checked.secret);
 }
+COLD bool canary_is_older(const char *end);
 
 /* --- life --- */
 
@@ -74,8 +71,11 @@ struct kept {
   _Atomic uint16_t *state;
 };
 
-static ALWAYS_INLINE void *block_make_live(struct kept kept, size_t bytes, size_t size) {
-  canary_set((char *)kept.block + size);
+static ALWAYS_INLINE void *block_make_live(struct kept kept, size_t bytes, size_t size, bool has_canary) {
+  char *end = (char *)kept.block + size;
+  uint64_t word = canary_of(end, checked.secret);
+  if (LIKELY(has_canary))
+    memcpy(end, &word, sizeof word);
   store_relaxed(kept.state, (uint16_t)(bytes - size + STATE_LIVE));
   return kept.block;
 }
@@ -95,24 +95,21 @@ static ALWAYS_INLINE void *block_begin(struct kept kept, size_t bytes, size_t si
 
 /* Ends the program unless a block lives that has this value of its state. */
 static ALWAYS_INLINE void check_state(void *block, uint16_t value) {
-  if (UNLIKELY(value == 0))
-    fault_not_a_block(block);
-  if (UNLIKELY(value < STATE_LIVE))
+  if (UNLIKELY(value < STATE_LIVE)) {
+    if (value == 0)
+      fault_not_a_block(block);
     fault_double_free(block);
+  }
 }
 
 static ALWAYS_INLINE void check_canary(void *block, size_t bytes, uint16_t value) {
-  if (LIKELY(checked.has_canary) && UNLIKELY(!canary_is_there((char *)block + size_by(bytes, value))))
+  const char *end = (const char *)block + size_by(bytes, value);
+  if (LIKELY(checked.has_canary) && UNLIKELY(!canary_is_ours(end)) && !canary_is_older(end))
     fault_written_beyond(block);
 }
 
-/* Ends the life of a block, which the caller must clear. */
-static ALWAYS_INLINE void retire(void *block, size_t bytes, _Atomic uint16_t *state) {
-  if (UNLIKELY(state == NULL))
-    fault_not_a_block(block);
-  uint16_t value = load_relaxed(state);
-  check_state(block, value);
-  check_canary(block, bytes, value);
+/* Ends the life of a block whose state has this value, if no other thread has done so. The caller must clear it. */
+static ALWAYS_INLINE void state_retire(void *block, _Atomic uint16_t *state, uint16_t value) {
   if (UNLIKELY(atomic_exchange_explicit(state, 1, memory_order_acq_rel) != value))
     fault_double_free(block); /* by two threads at once */
 }

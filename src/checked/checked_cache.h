@@ -19,14 +19,13 @@ struct checked_class {
   uint64_t inverse; /* of size_classes */
   _Atomic uint64_t first, end;
   uint32_t block_bytes;
-  uint8_t slab_order; /* of size_classes */
-  uint8_t mask;       /* of a number: its place */
-  uint8_t limit;      /* on ready and waiting blocks together */
-  uint8_t ready;      /* blocks, the next one included */
-  uint8_t stay;       /* a draw needs more ready blocks than these, so that there is a choice */
+  int32_t slab_mask; /* of an address: its slab's */
+  uint8_t mask;      /* of a number: its place */
+  uint8_t waiting;   /* blocks in quarantine, ring_max at most */
+  uint8_t ready;     /* blocks, the next one included */
+  uint8_t stay;      /* a draw needs more ready blocks than these, so that there is a choice */
   uint8_t ready_max, ring_max;
   uint8_t kept_max; /* on ready blocks and the reserve together */
-  uint8_t order;    /* of the piece of metadata that holds the places */
   _Atomic uint8_t reserve;
 };
 
@@ -53,6 +52,14 @@ static ALWAYS_INLINE struct checked_class *class_in(struct checked_cache *cache,
   __asm__("" : "+r"(class)); /* or the compiler would compute it anew from both for each access */
   return class;
 }
+/* The same by a page-map entry; class_of_bytes: by the bytes of a block of a tiny class, or up to 15 more. */
+static ALWAYS_INLINE struct checked_class *class_of_entry(struct checked_cache *cache, uint32_t entry) {
+  return (void *)((char *)cache->classes +
+                  (entry & 0xffu << HAK_ENTRY_CLASS_SHIFT) * (CACHE_LINE >> HAK_ENTRY_CLASS_SHIFT));
+}
+static ALWAYS_INLINE struct checked_class *class_of_bytes(struct checked_cache *cache, size_t bytes) {
+  return (void *)((char *)cache->classes + round_down(bytes, BLOCK_ALIGNMENT) * (CACHE_LINE / BLOCK_ALIGNMENT));
+}
 /* For the owner. NULL: it has none yet. */
 static ALWAYS_INLINE struct checked_cache *cache_of(const struct heap *heap) { return load_relaxed(&heap->checked); }
 /* NULL: there is none, or the thread is busy. */
@@ -73,8 +80,7 @@ static inline struct kept *place_of(const struct checked_class *class, uint64_t 
 static inline void cache_stepped(void) { atomic_signal_fence(memory_order_seq_cst); }
 
 /* Draws the next one of the ready blocks, of which there is one at least. It will be written soon. */
-static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_class *class) {
-  uint64_t first = load_relaxed(&class->first);
+static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_class *class, uint64_t first) {
   uint32_t count = class->ready;
   uint32_t drawn = LIKELY(checked.is_random) ? checked_random_below(cache, count) : count - 1;
   struct kept *place = place_of(class, first + drawn), next = *place;
@@ -90,30 +96,34 @@ static ALWAYS_INLINE void next_draw(struct checked_cache *cache, struct checked_
 static ALWAYS_INLINE struct kept next_take(struct checked_cache *cache, struct checked_class *class) {
   struct kept taken = class->next;
   hak_assert(taken.block != NULL && class->ready > 0);
-  add_as_owner(&class->first, 1);
+  uint64_t first = load_relaxed(&class->first) + 1;
+  store_relaxed(&class->first, first);
   cache_stepped();
   if (LIKELY(--class->ready > class->stay))
-    next_draw(cache, class);
+    next_draw(cache, class, first);
   else
     class->next.block = NULL;
   return taken;
 }
 
 /* Puts a block behind the last one. If the quarantine is full, its oldest block is ready then. */
-static inline void kept_put(struct checked_class *class, struct kept freed) {
-  uint64_t end = load_relaxed(&class->end), count = end - load_relaxed(&class->first);
-  hak_assert(count < class->limit);
+static ALWAYS_INLINE void kept_put(struct checked_class *class, struct kept freed) {
+  uint64_t end = load_relaxed(&class->end);
+  hak_assert(class->ready < class->ready_max);
   *place_of(class, end) = freed;
   cache_stepped();
   store_relaxed(&class->end, end + 1);
-  class->ready += count - class->ready >= class->ring_max;
+  if (LIKELY(class->waiting == class->ring_max))
+    class->ready++;
+  else
+    class->waiting++;
 }
 
 /* Returns how many blocks are ready or wait in quarantine. */
 static inline uint64_t ring_count(const struct checked_class *class) {
   return load_relaxed(&class->end) - load_relaxed(&class->first);
 }
-static inline bool has_room(const struct checked_class *class) { return ring_count(class) < class->limit; }
+static inline bool has_room(const struct checked_class *class) { return class->ready < class->ready_max; }
 
 /* Takes a block of a cache, which must be given a state. Nothing is called on the way, so no register is saved. False:
  * none is drawn. */
@@ -127,7 +137,7 @@ static ALWAYS_INLINE bool checked_take_drawn(struct checked_cache *cache, struct
   return is_drawn;
 }
 
-/* Makes room for a free, or draws a block for a malloc. False: a slow path must. */
+/* Makes room for a free where there is none, or draws a block for a malloc. False: a slow path must. */
 bool checked_make_room(struct checked_class *class);
 bool checked_draw(unsigned cls);
 
@@ -140,31 +150,51 @@ struct checked_spot {
 /* False: it is no checked block, or the thread has no cache, or is busy. Blocks must be checked. */
 static ALWAYS_INLINE bool checked_find(const void *block, struct checked_spot *spot) {
   struct checked_cache *cache = cache_if_idle();
-  if (UNLIKELY(cache == NULL) || UNLIKELY(!map_covers(block)) || UNLIKELY(load_relaxed(&observers_large_freed)))
+  if (UNLIKELY(cache == NULL) || UNLIKELY(load_relaxed(&observers_large_freed)))
     return false;
-  struct map_leaf *leaf = map_leaf(block);
+  struct map_leaf *leaf = map_leaf_or_null(block);
+  if (UNLIKELY(leaf == NULL))
+    return false;
   uint32_t entry = __atomic_load_n(map_leaf_entry(leaf, block), __ATOMIC_RELAXED);
-  if (UNLIKELY(entry_pool_id(entry) - load_relaxed(&checked_first_id) >= CHECKED_POOLS))
+  if (UNLIKELY(entry - checked.key >= CHECKED_POOLS << HAK_ENTRY_ID_SHIFT))
     return false;
-  *spot = (struct checked_spot){.leaf = leaf, .class = class_in(cache, entry_class(entry))};
+  *spot = (struct checked_spot){.leaf = leaf, .class = class_of_entry(cache, entry)};
   return true;
 }
 
-/* Frees a block into the calling thread's cache, after the checks of checked_retire. False if there is no room; then
- * nothing happened. */
-static ALWAYS_INLINE bool checked_free_ready(void *block, struct checked_spot spot) {
+/* A block between the two halves of a free. */
+struct checked_freed {
+  struct checked_class *class;
+  _Atomic uint16_t *state;
+};
+
+/* The first half of a free into the calling thread's cache: the checks of checked_retire. The caller must clear the
+ * block, then call checked_free_end. False: nothing happened, and a slow path must free the block or tell what is wrong
+ * with it. There is no room, it is no live block, or its canary is not of the present secret. */
+static ALWAYS_INLINE bool checked_free_begin(void *block, bool has_canary, struct checked_freed *freed) {
+  struct checked_spot spot;
+  if (UNLIKELY(!checked_find(block, &spot)))
+    return false;
+  struct checked_class *class = spot.class;
   for (size_t at = 0; at < CHECKED_PREFETCH_FREED; at += CACHE_LINE) /* while the checks wait for state and canary */
     __builtin_prefetch((char *)block + at, 1);
-  struct checked_class *class = spot.class;
   owner_step_begin(); /* before the look: a handler may fill the last place */
-  bool is_kept = LIKELY(has_room(class));
-  if (is_kept) {
-    size_t bytes = class->block_bytes;
-    _Atomic uint16_t *state = state_in(spot.leaf, block, class->inverse, class->slab_order);
-    retire(block, bytes, state);
-    block_clear(block, bytes);
-    kept_put(class, (struct kept){.block = block, .state = state});
+  _Atomic uint16_t *state = NULL;
+  if (LIKELY(has_room(class)) &&
+      LIKELY((state = state_in(spot.leaf, block, class->inverse, class->slab_mask)) != NULL)) {
+    uint16_t value = load_relaxed(state);
+    if (LIKELY(value >= STATE_LIVE) &&
+        LIKELY(!has_canary || canary_is_ours((char *)block + size_by(class->block_bytes, value)))) {
+      state_retire(block, state, value);
+      *freed = (struct checked_freed){.class = class, .state = state};
+      return true;
+    }
   }
   owner_step_end();
-  return is_kept;
+  return false;
+}
+
+static ALWAYS_INLINE void checked_free_end(void *block, struct checked_freed freed) {
+  kept_put(freed.class, (struct kept){.block = block, .state = freed.state});
+  owner_step_end();
 }

@@ -97,6 +97,19 @@ static inline uintptr_t map_bias(uintptr_t index) {
   return (index << (HAK_LEAF_SHIFT - HAK_UNIT_SHIFT)) * sizeof(uint32_t);
 }
 
+/* Returns the leaf of an address; NULL: there is none. */
+static inline struct map_leaf *map_leaf_or_null(const void *address) {
+  uintptr_t index = (uintptr_t)address >> HAK_LEAF_SHIFT;
+  uintptr_t entries;
+  if (LIKELY(index == HAK_LOAD_FIRST(hak_map_home.index))) {
+    atomic_signal_fence(memory_order_acquire);
+    return (struct map_leaf *)(HAK_PLAIN_LOAD(hak_map_home.entries) + map_bias(index));
+  }
+  if (UNLIKELY(index >= HAK_MAP_TOP_COUNT) || (entries = __atomic_load_n(&hak_map_top[index], __ATOMIC_ACQUIRE)) == 0)
+    return NULL;
+  return (struct map_leaf *)(entries + map_bias(index));
+}
+
 /* The following functions need the leaf to exist. */
 static inline struct map_leaf *map_leaf(const void *address) {
   uintptr_t index = (uintptr_t)address >> HAK_LEAF_SHIFT;
