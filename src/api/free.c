@@ -231,16 +231,23 @@ static NOINLINE void free_checked_refused(void *block, uintptr_t site) {
     free_slow_from(block, site);
 }
 
+static NOINLINE void free_checked_long(void *block, struct checked_freed freed) {
+  memset(block, 0, freed.class->block_bytes);
+  checked_free_end(block, freed);
+}
+
 #ifdef WIDE
 /* Needs checked.is_usual. Calls nothing but at its end, so that few registers are saved. */
 WIDE static NOINLINE void free_checked_wide(void *block, uintptr_t site) {
   struct checked_freed freed;
   if (UNLIKELY(!checked_free_begin(block, true, &freed))) {
     free_checked_refused(block, site);
-    return;
+  } else if (UNLIKELY(freed.class->block_bytes > WIDE_CLEAR_MAX)) {
+    free_checked_long(block, freed);
+  } else {
+    block_clear_wide(block, freed.class->block_bytes);
+    checked_free_end(block, freed);
   }
-  block_clear_wide(block, freed.class->block_bytes);
-  checked_free_end(block, freed);
 }
 #else
 #define free_checked_wide free_checked

@@ -35,8 +35,9 @@ static inline bool block_is_zero(const void *block, size_t bytes) {
 #define WIDE __attribute__((target("avx512f")))
 #define WIDE_INLINE WIDE static ALWAYS_INLINE
 #define WIDE_BYTES ((size_t)CACHE_LINE)
-#define WIDE_STEP 8u /* lines */
-#define WIDE_WORD 4u /* a bit of a mask each */
+#define WIDE_STEP 8u         /* lines */
+#define WIDE_WORD 4u         /* a bit of a mask each */
+#define WIDE_CLEAR_MAX 2048u /* memset clears longer blocks faster */
 
 /* Reads both ends, and the whole cache lines between them in steps. A step past the last line reads that one again. So
  * one branch in 512 bytes depends on the length, which the processor cannot foresee. */
