@@ -318,7 +318,6 @@ static void many_heaps_of_a_thread(void) {
 }
 
 #define TURN_HEAPS 20u /* more than a thread has bins for */
-#define TURNS 40000u
 
 static void *use_heaps_in_turn(void *unused) {
   (void)unused;
@@ -326,8 +325,8 @@ static void *use_heaps_in_turn(void *unused) {
   char *kept[TURN_HEAPS] = {0};
   for (unsigned i = 0; i < TURN_HEAPS; i++)
     heaps[i] = heap_new(0);
-  for (unsigned turn = 0; turn < TURNS; turn++) {
-    unsigned i = turn % TURN_HEAPS;
+  for (long turn = 0; turn < test_rounds(40000, 1); turn++) {
+    long i = turn % TURN_HEAPS;
     CHECK(kept[i] == NULL || memcmp(kept[i], &heaps[i], sizeof heaps[i]) == 0);
     hak_heap_free(heaps[i], kept[i]);
     kept[i] = CHECK_GOT(hak_heap_malloc(heaps[i], 100));
