@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+FETCHED = Path(__file__).parents[2] / "build/pprof/pprof"  # by tests/run.sh
+
 # Quick to build rather than quick: nothing is optimised or for debuggers, and what serves pages knows no HTTP/2.
 PLAINLY = ["-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w", "-tags=nethttpomithttp2"]
 
@@ -25,13 +27,16 @@ def has_pprof(go, cache):
 
 
 def find(cache):
-    """The words that begin a command of pprof: of a Go that has it, or else of one that builds it into this folder."""
+    """The words that begin a command of pprof: of a Go that has it, or else one that was fetched, or that Go builds into
+    this folder."""
     found = [go for go in (shutil.which("go"), "/usr/lib/go/bin/go") if go and os.path.exists(go)]
     if not found:
         raise NoGo("go is not installed (Debian: golang-go)")
     for go in found:
         if has_pprof(go, cache):
             return [go, "tool", "pprof"]
+    if FETCHED.exists():
+        return [str(FETCHED)]
     words = [found[0], "build", *PLAINLY, "-o", f"{cache}/pprof", "cmd/pprof"]
     subprocess.run(words, check=True, env=environment(cache), timeout=500)
     return [f"{cache}/pprof"]
