@@ -7,7 +7,7 @@
 #include "../heap_api.h"
 #include "../threads.h"
 
-enum { BLOCKS = 48 * 1024, BYTES_LEAST = 16, BYTES_MOST = 1024, STEP = 10007 };
+enum { BLOCKS = (TEST_TSAN ? 6 : 48) * 1024, BYTES_LEAST = 16, BYTES_MOST = 1024, STEP = 10007 };
 enum { CHANGES = 2000, FAULTS_MOST = CHANGES * 2 / 3 };
 
 /* Block i is in the place i. Its first bytes tell where, its last one is the low byte of that. */

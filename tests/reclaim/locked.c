@@ -17,8 +17,7 @@ int main(int argc, char **argv) {
       if (round % 2)
         t_trim(0);
       block = CHECK_GOT(t_calloc(sizes[s], 1));
-      for (size_t b = 0; b < sizes[s]; b++)
-        CHECK_SAY(block[b] == 0, "byte %zu of %zu", b, sizes[s]);
+      CHECK_SAY(block[0] == 0 && memcmp(block, block + 1, sizes[s] - 1) == 0, "%zu bytes are not zero", sizes[s]);
       memset(block, 0xff, sizes[s]);
       t_free(block);
     }
