@@ -13,7 +13,7 @@ pytest_plugins = ("made_report", "made_browser")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "light"), (1280, "dark")])
-def test_in_a_browser(browser, folder, tmp_path, width, scheme):
+def test_in_a_browser(browser, folder, width, scheme):
     with Visit(browser, folder / "index.html", width, scheme) as visit:
         shown = visit.page
         assert visit.overflow() <= 0
@@ -26,7 +26,6 @@ def test_in_a_browser(browser, folder, tmp_path, width, scheme):
         ]
         assert (max(ground) < 60) == (scheme == "dark")
         shown.click("#every")
-        shown.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
         assert visit.faults == []
 
 
