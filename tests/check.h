@@ -103,7 +103,12 @@ static uint64_t test_seed __attribute__((unused)) = 1;
 #define TEST_RSS_COUNTS (!TEST_SANITIZED && !TEST_EMULATED)
 
 /* How many times slower the program is under TSan or an emulator, or another sanitizer, about. */
+#if defined(TEST_STATIC) &&                                                                                            \
+    defined(__GLIBC__) /* a matter of linking: the other flavours are those that run long enough */
+#define TEST_SLOWNESS 4
+#else
 #define TEST_SLOWNESS (TEST_TSAN || TEST_EMULATED ? 16 : TEST_SANITIZED ? 4 : 1)
+#endif
 
 /* The number of rounds: `quick` by default, `times` as many with --long; fewer in a slow build. */
 static inline long test_rounds(long quick, long times) {
