@@ -104,8 +104,8 @@ fetch_cmocka() {
   fi
 }
 
-# A pprof, where Go has none: its later versions build one, in 40 CPU seconds. That of Debian's Go is fetched in nine, and nothing
-# is installed. Without it the test has one built.
+# A pprof, where Go has none: its later versions build one, in 40 CPU seconds. That of Debian's Go is fetched in nine,
+# and nothing is installed. Without it the test has one built.
 fetch_pprof() {
   folder=$home/build/pprof
   if [ -x "$folder/pprof" ] || ! has go || ! has apt-get || [ -x "$(go env GOTOOLDIR)/pprof" ]; then return 0; fi

@@ -27,8 +27,8 @@ def has_pprof(go, cache):
 
 
 def find(cache):
-    """The words that begin a command of pprof: of a Go that has it, or else one that was fetched, or that Go builds into
-    this folder."""
+    """The words that begin a command of pprof: of a Go that has it, or else one that was fetched, or that Go builds
+    into this folder."""
     found = [go for go in (shutil.which("go"), "/usr/lib/go/bin/go") if go and os.path.exists(go)]
     if not found:
         raise NoGo("go is not installed (Debian: golang-go)")

@@ -119,8 +119,8 @@ static void on_step(int number) {
 static unsigned char *live[LIVE];
 static size_t live_size[LIVE];
 
-/* Of the instructions one in so many is tried where all would take long. musl's build has those of the release build, which
- * the same compiler makes, but for a few. */
+/* Of the instructions one in so many is tried where all would take long. musl's build has those of the release build,
+ * which the same compiler makes, but for a few. */
 #ifdef __GLIBC__
 #define APART 2
 #else
