@@ -231,12 +231,12 @@ static NOINLINE void free_checked_refused(void *block, uintptr_t site) {
     free_slow_from(block, site);
 }
 
+#ifdef WIDE
 static NOINLINE void free_checked_long(void *block, struct checked_freed freed) {
   memset(block, 0, freed.class->block_bytes);
   checked_free_end(block, freed);
 }
 
-#ifdef WIDE
 /* Needs checked.is_usual. Calls nothing but at its end, so that few registers are saved. */
 WIDE static NOINLINE void free_checked_wide(void *block, uintptr_t site) {
   struct checked_freed freed;
