@@ -24,6 +24,12 @@ static inline size_t class_bytes(unsigned cls) { return size_classes[cls].bytes;
 static inline size_t class_slab_bytes(unsigned cls) { return UNIT_BYTES << size_classes[cls].order; }
 /* Sets the index of the block that an offset inside a slab lies in. False: it is not the block's start (C2). */
 static ALWAYS_INLINE bool block_index(uint64_t inverse, size_t offset, size_t *index) {
+  __uint128_t product = (__uint128_t)offset * inverse;
+  *index = (size_t)(product >> 64);
+  return (uint64_t)product < inverse;
+}
+/* The same by two products, for a function that calls nothing: gcc saves two registers for one of 128 bits. */
+static ALWAYS_INLINE bool block_index_alone(uint64_t inverse, size_t offset, size_t *index) {
   *index = (size_t)((__uint128_t)offset * inverse >> 64);
   return offset * inverse < inverse;
 }

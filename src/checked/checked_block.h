@@ -34,7 +34,7 @@ static ALWAYS_INLINE _Atomic uint16_t *state_in(struct map_leaf *leaf, const voi
                                                 int32_t slab_mask) {
   uintptr_t base = (uintptr_t)block & (uintptr_t)(intptr_t)slab_mask;
   size_t index;
-  if (UNLIKELY(!block_index(inverse, (uintptr_t)block - base, &index)))
+  if (UNLIKELY(!block_index_alone(inverse, (uintptr_t)block - base, &index)))
     return NULL;
   _Atomic uint16_t *states =
       atomic_load_explicit(map_row_states(map_leaf_row(leaf, block), (void *)base), memory_order_acquire);
