@@ -55,7 +55,7 @@ static void next_put_back(struct checked_class *class) {
   class->next.block = NULL;
 }
 
-/* Returns the order of the piece of metadata that holds the ring and the reserve, by which the ready ones are filled. */
+/* Returns the order of the piece of metadata that holds the ring and the reserve, through which blocks become ready. */
 static unsigned places_order(size_t ring, size_t kept_max, size_t ready_max) {
   size_t behind = max_size(kept_max + 1, 2 * ready_max) - ready_max;
   return metadata_order((ring + behind) * sizeof(struct kept));

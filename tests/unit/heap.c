@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "policy/bin_policy.h"
+#include "reclaim/background.h"
 #include "reclaim/due.h"
 
 #define KIB ((size_t)1024)
@@ -382,6 +383,23 @@ UNIT_TEST(slow_calls_for_long_blocks_count_for_more) {
   }
   assert_in_range(calls[1], 1, calls[0] / 2);
   UNIT_HEAP_VALID(heap);
+}
+
+/* A program that frees much in few slow calls, none of which ends a period, gets its background thread. */
+UNIT_TEST(slabs_that_close_make_the_background_thread_due) {
+  enum { LONG = HAK_SMALL_MAX, COUNT = (64 << 20) / LONG };
+  struct heap *heap = unit_heap_attach();
+  unit_alloc(blocks, COUNT, LONG);
+  due_note_freed();
+  store_relaxed(&background_is_told, true);
+  store_relaxed(&background_is_due, false);
+  for (unsigned i = 0; i < COUNT; i++) {
+    heap->slow_calls = 0;
+    hak_free(blocks[i]);
+  }
+  assert_true(load_relaxed(&background_is_due));
+  store_relaxed(&background_is_due, false);
+  heap_flush_all(heap);
 }
 
 /* Slabs that close as the bins follow, and are opened again, do not make them follow once more: a steady mixture of
