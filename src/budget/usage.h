@@ -103,8 +103,7 @@ size_t usage_keep(void);
 /* Returns the free bytes that may stay if the policy engine decides about some: as many, or as many as do not make the
  * program larger than its peak. */
 size_t usage_keep_learned(void);
-/* The cap: free bytes that may be there at all, however young. SIZE_MAX, unless a limit, a target or memory pressure
- * lowers it. */
+/* The cap: free bytes that may be there at all, however young. SIZE_MAX, unless a limit or a target lowers it. */
 size_t usage_keep_max(void);
 void usage_keep_cap(size_t bytes);
 

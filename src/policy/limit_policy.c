@@ -32,7 +32,7 @@ static size_t left_beside(const struct limit_view *view, size_t bytes) {
 }
 
 size_t limit_keep(const struct limit_view *view) {
-  if (view->under_pressure || view->charged_bytes >= view->high_bytes)
+  if (view->charged_bytes >= view->high_bytes)
     return 0;
   size_t excess = less(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE), keep = SIZE_MAX;
   if (excess > 0)

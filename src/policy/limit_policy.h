@@ -25,7 +25,6 @@ struct limit_view {
   size_t free_bytes;
   size_t target_bytes; /* soft bound on held - live; 0: none */
   size_t high_bytes;   /* the cgroup's memory.high or the hard limit, the smaller one */
-  bool under_pressure; /* the system is short of memory */
 };
 
 /* Returns how many free bytes may be kept; SIZE_MAX: any number.
@@ -33,5 +32,5 @@ struct limit_view {
  *   - If more is held than 7/8 of high_bytes, the excess goes. But half of what high_bytes leaves beside what is held
  *     and not free may stay, or an eighth of what it leaves beside what is charged: else a program with live memory
  *     beyond 7/8, or with much that it never touches, would fault in again each page that it frees.
- *   - If high_bytes are charged, or under pressure, all goes. */
+ *   - If high_bytes are charged, all goes. */
 size_t limit_keep(const struct limit_view *view);

@@ -265,19 +265,18 @@ COLD static size_t trim_tables(size_t free_bytes_min) {
 
 /* --- limits --- */
 
-/* Near a limit or under pressure, lowers what the purge policy may keep until the next check. Gives back now what
- * exceeds the soft target. Between two checks the program may exceed it, because otherwise each object that moves would
- * fault its pages in again. Returns true if the target is exceeded. The round's lock is held. */
-COLD static bool look_at_limits(bool under_pressure) {
+/* Near a limit, lowers what the purge policy may keep until the next check. Gives back now what exceeds the soft
+ * target. Between two checks the program may exceed it, because otherwise each object that moves would fault its pages
+ * in again. Returns true if the target is exceeded. The round's lock is held. */
+COLD static bool look_at_limits(void) {
   struct limit_view view = {
       .held_bytes = usage_held(),
       .live_bytes = pools_live_bytes() + usage_taken_large(),
       .free_bytes = usage_free(),
       .high_bytes = less(usage_high(), usage_tables()),
-      .under_pressure = under_pressure,
   };
   view.charged_bytes = view.held_bytes;
-  if (!under_pressure && limit_keep(&view) != SIZE_MAX)
+  if (limit_keep(&view) != SIZE_MAX)
     view.charged_bytes = min_size(view.held_bytes, usage_charged());
   usage_keep_cap(limit_keep(&view));
   if (usage_keep_max() != SIZE_MAX) {
@@ -310,7 +309,7 @@ void reclaim_tick(void) {
   size_t given_back = 0;
   if (looks) {
     store_relaxed(&reclaim.next_look_ms, os_milliseconds() + LOOK_PERIOD_MS);
-    if (limits_matter() && look_at_limits(false))
+    if (limits_matter() && look_at_limits())
       purge_holes(HOLES_SETTLED, delay_ms, NULL);
   }
   if (free_is_due() || (looks && learned_is_too_much()))
@@ -346,19 +345,22 @@ void reclaim_tick_of_heap(const struct heap *heap) {
 /* --- the background thread --- */
 
 /* Aged: R1 to R4. Idle: no range stays that was unused for the full delay, a learned one for LEARNED_IDLE_MS. Pressed:
- * nothing stays. The lock is held. */
+ * nothing stays, but what is freed afterwards may: the program uses most of it again at once, and a page fault costs the
+ * system more than the page is worth (docs/decisions/0077-pressure-is-a-moment.md). The lock is held. */
 COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   uint64_t delay_ms = delay_in_force_ms();
   store_relaxed(&reclaim.thread_ms, os_milliseconds());
   bool swept = heaps_sweep_all(false); /* if all threads of the program sleep, no other thread sweeps */
   if (stashes_are_due())
     age_stashes(SIZE_MAX);
-  bool is_pressed = depth == RECLAIM_PRESSED, is_over_target = look_at_limits(is_pressed);
+  bool is_pressed = depth == RECLAIM_PRESSED, is_over_target = look_at_limits();
   size_t given_back = purge_holes(is_pressed || is_over_target ? HOLES_ALL : HOLES_SETTLED, delay_ms, may_go_on);
   if (depth == RECLAIM_AGED) {
     given_back += purge_due(may_go_on, SIZE_MAX, delay_ms);
     delay_charge(given_back, delay_ms, true);
   } else {
+    if (is_pressed)
+      empty_stashes();
     close_empty_slabs();
     trim_tables(TABLES_BYTES_MIN);
     given_back += purge_free(purge_by_engine(true, 0, unused_for(0)));

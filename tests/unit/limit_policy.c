@@ -80,8 +80,6 @@ static size_t keep_of_held(struct limit_view *view) {
 UNIT_TEST(without_limits_the_keep_stays) {
   struct limit_view view = {.held_bytes = GIB, .live_bytes = MIB, .free_bytes = 900 * MIB, .high_bytes = SIZE_MAX};
   assert_true(keep_of_held(&view) == SIZE_MAX);
-  view.under_pressure = true;
-  assert_int_equal(keep_of_held(&view), 0);
 }
 
 UNIT_TEST(what_is_over_the_target_goes) {
@@ -130,8 +128,6 @@ UNIT_TEST(half_of_what_the_limit_leaves_may_stay) {
   assert_int_equal(keep_of_held(&view), 30 * MIB);
   view.target_bytes = 10 * MIB;
   assert_int_equal(keep_of_held(&view), 10 * MIB);
-  view.under_pressure = true;
-  assert_int_equal(keep_of_held(&view), 0);
 }
 
 /* Of a program with much untouched memory the system counts what is resident. */
@@ -174,7 +170,7 @@ UNIT_TEST(the_keep_is_monotone_and_enough) {
       assert_true(held <= max_size(most, others + less(view.high_bytes, others) / 2));
       assert_true(view.target_bytes == 0 || held - view.live_bytes <= view.target_bytes);
     }
-    /* More held, a lower limit, a lower target, pressure: never more kept. */
+    /* More held, a lower limit, a lower target: never more kept. */
     struct limit_view tighter = view;
     tighter.held_bytes += draw_to(SIZE_MAX - tighter.held_bytes);
     assert_true(keep_of_held(&tighter) <= kept);
@@ -184,9 +180,6 @@ UNIT_TEST(the_keep_is_monotone_and_enough) {
     tighter = view;
     tighter.target_bytes = 1 + draw_to(max_size(tighter.target_bytes, 1) - 1);
     assert_true(keep_of_held(&tighter) <= kept);
-    tighter = view;
-    tighter.under_pressure = true;
-    assert_int_equal(keep_of_held(&tighter), 0);
   }
 }
 

@@ -255,7 +255,6 @@ static void *visitor(void *unused) {
       reclaim_trim(0);
     os_spin_hint();
   }
-  reclaim_round(RECLAIM_AGED, NULL); /* pressure has passed */
   return unused;
 }
 

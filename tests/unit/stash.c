@@ -511,7 +511,6 @@ UNIT_TEST_BETWEEN(others_take_while_owners_use, empty, empty) {
   }
   atomic_store(&ending, true);
   test_threads_join(threads, 4);
-  reclaim_round(RECLAIM_AGED, NULL); /* there is no pressure any more */
   assert_true(takes() > before);
   assert_int_equal(load_relaxed(&stash_units_max), STASH_BYTES_MAX / 4 / UNIT_BYTES); /* of each of many */
 }
