@@ -73,7 +73,7 @@ struct hak_bin {
   void **top; /* behind the last ready block */
   union {
     void **end;    /* behind the last slot */
-    int64_t until; /* F5: bytes to allocate before the next block is a sample */
+    int64_t until; /* F5: blocks to allocate before one that is a sample; class 0: bytes */
   };
 };
 
@@ -107,7 +107,7 @@ extern HAK_HIDDEN struct hak_map_home {
 } __attribute__((aligned(64))) hak_map_home;
 
 HAK_HIDDEN void *hak_malloc_slow(size_t size);
-HAK_HIDDEN void *hak_malloc_split(size_t size, struct hak_front *heap); /* F5; else hak_malloc_slow */
+HAK_HIDDEN void *hak_malloc_split(size_t size, struct hak_bin *bin); /* F5: the empty one; else hak_malloc_slow */
 HAK_HIDDEN void hak_free_slow(void *block) __attribute__((nothrow));
 
 /* The kernel orders all that a thread did before the adoption of its heap by another one (os/os.h,
@@ -170,24 +170,33 @@ static inline void *hak_bin_pop(struct hak_bin *bin) {
   return block;
 }
 
+/* The heap's bin of the class of a size; NULL if it has none. */
+static inline struct hak_bin *hak_front_bin(struct hak_front *heap, size_t size) {
+  if (HAK_LIKELY(size <= HAK_TINY_MAX))
+    return &heap->bins[(size + 15) / 16];
+  if (HAK_LIKELY(size <= HAK_MID_MAX))
+    return &heap->bins[hak_class_of_mid(size)];
+  if (HAK_LIKELY(size <= HAK_SMALL_MAX))
+    return &heap->bins[hak_class_of_long(size)];
+  return NULL;
+}
+
 /* A block that a bin of the heap has ready, or NULL. */
 static inline void *hak_front_pop(struct hak_front *heap, size_t size) {
-  if (HAK_LIKELY(size <= HAK_TINY_MAX))
-    return hak_bin_pop(&heap->bins[(size + 15) / 16]);
-  if (HAK_LIKELY(size <= HAK_MID_MAX))
-    return hak_bin_pop(&heap->bins[hak_class_of_mid(size)]);
-  if (HAK_LIKELY(size <= HAK_SMALL_MAX))
-    return hak_bin_pop(&heap->bins[hak_class_of_long(size)]);
-  return NULL;
+  struct hak_bin *bin = hak_front_bin(heap, size);
+  return HAK_LIKELY(bin != NULL) ? hak_bin_pop(bin) : NULL;
 }
 
 static inline void *hak_malloc_ready(size_t size) { return hak_front_pop(hak_self, size); }
 
 static inline void *hak_malloc_inlined(size_t size) {
   struct hak_front *heap = hak_self;
-  void *block = hak_front_pop(heap, size);
+  struct hak_bin *bin = hak_front_bin(heap, size);
+  if (HAK_UNLIKELY(bin == NULL))
+    return hak_malloc_slow(size);
+  void *block = hak_bin_pop(bin);
   if (HAK_UNLIKELY(block == NULL))
-    return heap->split ? hak_malloc_split(size, heap) : hak_malloc_slow(size);
+    return heap->split ? hak_malloc_split(size, bin) : hak_malloc_slow(size);
   HAK_OWNER_STEPPED();
   return block;
 }

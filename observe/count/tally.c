@@ -67,12 +67,19 @@ static uint64_t random_below(struct tally *tally, uint64_t below) {
   return (uint64_t)((unsigned __int128)mix_bits(tally->random += MIX_STEP) * below >> 64);
 }
 
+static int64_t until_unit(unsigned cls) { return cls ? (int64_t)class_bytes(cls) : 1; }
+
+static void set_until_bytes(struct heap *heap, unsigned cls, int64_t bytes) {
+  tally_set_until(heap, cls, bytes / until_unit(cls));
+  heap_tally(heap)->classes[cls].until_rest = bytes % until_unit(cls);
+}
+
 static void samples_begin(struct heap *heap, uint64_t interval) {
   struct tally *tally = heap_tally(heap);
   tally->interval = interval;
   for (unsigned cls = 0; cls < HAK_CLASS_COUNT; cls++) {
     int64_t until = interval ? (int64_t)random_below(tally, interval) : NO_SAMPLE;
-    tally_set_until(heap, cls, until);
+    set_until_bytes(heap, cls, until);
     tally->classes[cls].until_stratum = interval ? (int64_t)interval - until : 0;
   }
 }
@@ -84,7 +91,7 @@ uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
   if (bytes >= tally->interval)
     return 1;
   struct class_tally *class = &tally->classes[cls];
-  int64_t until = tally_until(heap, cls);
+  int64_t until = tally_until(heap, cls) * until_unit(cls) + class->until_rest;
   uint32_t picks = 0;
   for (; until < (int64_t)bytes; picks++) {
     int64_t drawn = (int64_t)random_below(tally, tally->interval);
@@ -92,7 +99,7 @@ uint32_t tally_picks(struct heap *heap, unsigned cls, size_t bytes) {
     class->until_stratum = (int64_t)tally->interval - drawn;
   }
   if (picks > 0 || cls == 0) /* the others are counted when they are popped */
-    tally_set_until(heap, cls, until - (int64_t)bytes);
+    set_until_bytes(heap, cls, until - (int64_t)bytes);
   return picks;
 }
 

@@ -72,7 +72,7 @@ static ALWAYS_INLINE void *small_block_inlined(unsigned cls, size_t size, uintpt
   if (UNLIKELY(heap == NULL))
     return NULL;
   heap_follow_tally(heap);
-  void *block = heap->front.split ? split_pop_of(&heap->front, cls) : hak_bin_pop(&heap->front.bins[cls]);
+  void *block = heap->front.split ? split_pop(&heap->front.bins[cls]) : hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.slow_calls_filled += block != NULL;
   if (UNLIKELY(block == NULL && heap->front.split)) {
     block = observers.small_sample(heap, cls, size, site);

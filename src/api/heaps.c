@@ -89,7 +89,7 @@ static inline void *heap_ready(const hak_heap *heap, size_t size) {
   struct hak_front *front = self->private_front;
   void *block = hak_front_pop(front, size);
   if (UNLIKELY(block == NULL && front->split) && LIKELY(size - 1 < HAK_SMALL_MAX))
-    block = split_pop_of(front, hak_class_of(size));
+    block = split_pop(hak_front_bin(front, size));
   if (LIKELY(block != NULL))
     HAK_STEPPED(front);
   return block;

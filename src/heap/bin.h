@@ -49,7 +49,7 @@ static inline void tally_brought(struct heap *heap, unsigned cls, int64_t count)
 }
 static inline void tally_popped(struct heap *heap, unsigned cls) {
   if (UNLIKELY(heap->front.split))
-    heap->front.bins[cls].until -= (int64_t)class_bytes(cls);
+    heap->front.bins[cls].until--;
 }
 
 static inline void bin_set_top(struct heap *heap, unsigned cls, void **top) {

@@ -17,7 +17,7 @@ void tally_allocated(struct heap *heap, unsigned cls, int count) {
   if (heap->front.split == 0)
     return;
   struct class_tally *class = &heap->tally->classes[cls];
-  class->begun += (uint64_t)((int64_t)count * (int64_t)class_bytes(cls));
+  class->begun += (uint64_t)(int64_t)count;
   class->brought += (uint64_t)(int64_t)count;
 }
 
@@ -30,7 +30,7 @@ COLD struct class_counts tally_counts(const struct heap *heap, unsigned cls) {
   struct class_tally *class = &heap->tally->classes[cls];
   if (cls == 0)
     return (struct class_counts){.freed = load_relaxed(&class->freed_of_others)};
-  uint64_t allocated = (class->begun - (uint64_t)tally_until(heap, cls)) / class_bytes(cls);
+  uint64_t allocated = class->begun - (uint64_t)tally_until(heap, cls);
   uint64_t in_bin = heap->front.split ? bin_count(heap, cls) : 0;
   return (struct class_counts){
       .allocated = allocated,

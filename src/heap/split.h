@@ -1,8 +1,8 @@
 /* split.h: split heaps, which count what is allocated and freed by class, without an instruction on the fast path.
  *
  * In a split heap free pushes to another bin than malloc looks into, and malloc's bin is always empty. So each malloc
- * goes on to a second fast path (hak_malloc_split), which pops from free's bin and counts the bytes.
- *   T1  bytes allocated by malloc = class_tally.begun - hak_bin.until
+ * goes on to a second fast path (hak_malloc_split), which pops from free's bin and counts the blocks.
+ *   T1  blocks allocated by malloc = class_tally.begun - hak_bin.until
  *   T2  blocks freed by the owner = blocks in the bin + blocks allocated - class_tally.brought
  *   T3  front.bins[class] is malloc's bin and front.bins[class ^ HAK_SPLIT] free's if front.split is HAK_SPLIT, and the
  *       key says so; else front.bins[class] is both
@@ -20,10 +20,11 @@ struct heap;
 /* The counts stay while the heap has no owner, or is not split: then `until` and the blocks in the bin are 0 in T1 and
  * T2. The owner changes them under the lock, but for `until`. */
 struct class_tally {
-  uint64_t begun;                   /* bytes allocated, and bytes until the next sample */
+  uint64_t begun;                   /* blocks allocated, and blocks until the next sample */
   uint64_t brought;                 /* blocks that slow paths put into the bin, less those that they took out */
   _Atomic uint64_t freed_of_others; /* written by the owner, without the lock */
-  int64_t until_stratum;            /* bytes from the next sample to where the place of the one after it is drawn */
+  int64_t until_rest;               /* bytes of the sample's block before the byte that was drawn */
+  int64_t until_stratum;            /* bytes from that byte to where the place of the one after it is drawn */
 };
 
 /* Made when the heap is first split, and kept. Class 0: large objects, of which only `until` is used. */
@@ -37,25 +38,36 @@ struct tally {
  * owner's next slow path (observers.heap_follow). */
 extern HAK_HIDDEN _Atomic uint32_t split_wanted;
 
-/* Pops a block of the class from a split heap. NULL: none is ready, or the next one may be a sample. A handler that
- * interrupts it finds the bins as it does in malloc's fast path. */
-static ALWAYS_INLINE void *split_pop(struct hak_bin *counter, size_t bytes) {
-  int64_t until = __atomic_load_n(&counter->until, __ATOMIC_RELAXED) - (int64_t)bytes;
-  if (UNLIKELY(until < 0))
-    return NULL;
-  void *block = hak_bin_pop(counter + HAK_SPLIT);
-  if (LIKELY(block != NULL))
-    __atomic_store_n(&counter->until, until, __ATOMIC_RELAXED);
-  return block;
+/* An atomic access would be an instruction more. */
+static ALWAYS_INLINE int64_t until_add(struct hak_bin *counter, int64_t blocks) {
+#ifdef HAK_TSAN
+  int64_t until = __atomic_load_n(&counter->until, __ATOMIC_RELAXED) + blocks;
+  __atomic_store_n(&counter->until, until, __ATOMIC_RELAXED);
+  return until;
+#else
+  return counter->until += blocks;
+#endif
 }
 
-static ALWAYS_INLINE void *split_pop_of(struct hak_front *front, unsigned cls) {
-  return split_pop(&front->bins[cls], class_bytes(cls));
+/* Pops a block of the class from a split heap. NULL: none is ready, or the next one may be a sample; then call
+ * split_missed. A handler that interrupts it finds the bins as it does in malloc's fast path. */
+static ALWAYS_INLINE void *split_try(struct hak_bin *counter) {
+  return LIKELY(until_add(counter, -1) >= 0) ? hak_bin_pop(counter + HAK_SPLIT) : NULL;
+}
+static ALWAYS_INLINE void split_missed(struct hak_bin *counter) { until_add(counter, 1); }
+
+/* Both. */
+static ALWAYS_INLINE void *split_pop(struct hak_bin *counter) {
+  void *block = split_try(counter);
+  if (UNLIKELY(block == NULL))
+    split_missed(counter);
+  return block;
 }
 
 /* Splits the heap, or makes it whole again. The lock is held. */
 void heap_split(struct heap *heap, bool is_split);
-/* The bytes of a class before the next sample; 0 if the heap is not split. The counts stay when they are set. */
+/* The blocks of a class before the next sample, of class 0 the bytes; 0 if the heap is not split. The counts stay when
+ * they are set. */
 int64_t tally_until(const struct heap *heap, unsigned cls);
 void tally_set_until(struct heap *heap, unsigned cls, int64_t until);
 
