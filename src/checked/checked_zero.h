@@ -35,49 +35,69 @@ static inline bool block_is_zero(const void *block, size_t bytes) {
 #define WIDE __attribute__((target("avx512f")))
 #define WIDE_INLINE WIDE static ALWAYS_INLINE
 #define WIDE_BYTES ((size_t)CACHE_LINE)
-#define WIDE_STEP 8u         /* lines */
 #define WIDE_WORD 4u         /* a bit of a mask each */
 #define WIDE_CLEAR_MAX 2048u /* memset clears longer blocks faster */
 
-/* Reads both ends, and the whole cache lines between them in steps. A step past the last line reads that one again. So
- * one branch in 512 bytes depends on the length, which the processor cannot foresee. */
+/* Both begin at both ends and meet or overlap in the middle: 1, 2, 4 and 8 lines from each end, then, in blocks above
+ * 1 KiB, steps of 8 lines between them. So a branch depends only on whether the length is above a power of two, which
+ * the processor can often foresee, and no line is outside the block. */
+
+/* The bits of 2 * count lines: `count` from `skip` lines behind the begin, and as many before the end. */
+WIDE_INLINE __m512i lines_or(__m512i any, const char *begin, const char *end, size_t skip, size_t count) {
+#pragma GCC unroll 8
+  for (size_t i = skip; i < skip + count; i++)
+    any = _mm512_or_si512(any, _mm512_loadu_si512(begin + i * WIDE_BYTES));
+#pragma GCC unroll 8
+  for (size_t i = skip + count; i > skip; i--)
+    any = _mm512_or_si512(any, _mm512_loadu_si512(end - i * WIDE_BYTES));
+  return any;
+}
+
 WIDE_INLINE bool block_is_zero_wide(const void *block, size_t bytes) {
   const char *begin = block, *end = begin + bytes;
-  __m512i any;
+  __m512i any = _mm512_setzero_si512();
   if (bytes <= WIDE_BYTES) {
     any = _mm512_maskz_loadu_epi32((__mmask16)((1u << bytes / WIDE_WORD) - 1), begin);
     return _mm512_test_epi32_mask(any, any) == 0;
   }
-  any = _mm512_or_si512(_mm512_loadu_si512(begin), _mm512_loadu_si512(end - WIDE_BYTES));
-  if (bytes > 2 * WIDE_BYTES) {
-    const char *at = (const char *)round_up((uintptr_t)begin, WIDE_BYTES);
-    const char *last = (const char *)round_down((uintptr_t)end, WIDE_BYTES) - WIDE_BYTES;
-    do {
-#pragma GCC unroll 8
-      for (unsigned i = 0; i < WIDE_STEP; i++) {
-        const char *line = at + i * WIDE_BYTES;
-        any = _mm512_or_si512(any, _mm512_load_si512(line < last ? line : last));
-      }
-      at += WIDE_STEP * WIDE_BYTES;
-    } while (at <= last);
-  }
+  any = lines_or(any, begin, end, 0, 1);
+  if (bytes > 2 * WIDE_BYTES)
+    any = lines_or(any, begin, end, 1, 1);
+  if (bytes > 4 * WIDE_BYTES)
+    any = lines_or(any, begin, end, 2, 2);
+  if (bytes > 8 * WIDE_BYTES)
+    any = lines_or(any, begin, end, 4, 4);
+  for (const char *at = begin + 8 * WIDE_BYTES; at < end - 8 * WIDE_BYTES; at += 8 * WIDE_BYTES)
+    any = lines_or(any, at, at + 8 * WIDE_BYTES, 0, 4);
   return _mm512_test_epi32_mask(any, any) == 0;
 }
 
-/* How often the loop runs depends on the length only, not on the address, so that the processor can foresee the end for
- * blocks of one class. */
+WIDE_INLINE void lines_clear(char *begin, char *end, size_t skip, size_t count) {
+#pragma GCC unroll 8
+  for (size_t i = skip; i < skip + count; i++)
+    _mm512_storeu_si512(begin + i * WIDE_BYTES, _mm512_setzero_si512());
+#pragma GCC unroll 8
+  for (size_t i = skip + count; i > skip; i--)
+    _mm512_storeu_si512(end - i * WIDE_BYTES, _mm512_setzero_si512());
+}
+
 WIDE_INLINE void block_clear_wide(void *block, size_t bytes) {
   char *begin = block, *end = begin + bytes;
-  __m512i zero = _mm512_setzero_si512();
   if (bytes <= WIDE_BYTES) {
-    _mm512_mask_storeu_epi32(begin, (__mmask16)((1u << bytes / WIDE_WORD) - 1), zero);
+    _mm512_mask_storeu_epi32(begin, (__mmask16)((1u << bytes / WIDE_WORD) - 1), _mm512_setzero_si512());
     return;
   }
-  _mm512_storeu_si512(begin, zero);
-  for (char *at = begin + WIDE_BYTES; at < end - WIDE_BYTES; at += WIDE_BYTES) {
-    _mm512_storeu_si512(at, zero);
-    __asm__("" : "+r"(at)); /* or the compiler would call memset */
-  }
-  _mm512_storeu_si512(end - WIDE_BYTES, zero);
+  lines_clear(begin, end, 0, 1);
+  if (bytes <= 2 * WIDE_BYTES)
+    return;
+  lines_clear(begin, end, 1, 1);
+  if (bytes <= 4 * WIDE_BYTES)
+    return;
+  lines_clear(begin, end, 2, 2);
+  if (bytes <= 8 * WIDE_BYTES)
+    return;
+  lines_clear(begin, end, 4, 4);
+  for (char *at = begin + 8 * WIDE_BYTES; at < end - 8 * WIDE_BYTES; at += 8 * WIDE_BYTES)
+    lines_clear(at, at + 8 * WIDE_BYTES, 0, 4);
 }
 #endif
