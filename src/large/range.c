@@ -113,6 +113,27 @@ bool range_was_unmapped(const void *address) {
   return false;
 }
 
+/* The kernel joins neighbours to one mapping, and refuses to unmap a part of it when the process has too many mappings.
+ * Such a range loses its pages and waits, linked by its record. Threads push one, or take all. */
+static _Atomic(struct large *) refused_first;
+
+static void unmap_or_wait(struct large *range) {
+  if (pages_unmap(range->base, large_range_bytes(range)))
+    return;
+  os_purge(range->base, large_range_bytes(range));
+  range->class_next = load_relaxed(&refused_first);
+  while (!atomic_compare_exchange_weak(&refused_first, &range->class_next, range))
+    ;
+}
+
+COLD void ranges_unmap_again(void) {
+  struct large *range = load_relaxed(&refused_first) ? atomic_exchange(&refused_first, NULL) : NULL;
+  for (struct large *next; range != NULL; range = next) {
+    next = range->class_next; /* first: the record is another thread's once the range is unmapped */
+    unmap_or_wait(range);
+  }
+}
+
 static void mapping_ended(const struct large *range) {
   figure_add(&figures.mapping_count, (size_t)-1);
   figure_add(&figures.mapping_bytes, -large_range_bytes(range));
@@ -131,8 +152,7 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
     guarded_end(range);
   } else {
     map_entry_set(base, ENTRY_NONE);
-    if (!pages_unmap(base, bytes)) /* too many mappings: its pages at least */
-      os_purge(base, bytes);
+    unmap_or_wait(range);
   }
   usage_move(from, USAGE_NOWHERE, bytes);
   usage_move_end(bytes);

@@ -65,7 +65,10 @@ static bool round_begin(void) {
   counter_note(reclaim_rounds);
   return true;
 }
-static void round_end(void) { lock_give(&reclaim.round); }
+static void round_end(void) {
+  ranges_unmap_again();
+  lock_give(&reclaim.round);
+}
 
 static bool thread_did_round(uint64_t within_ms) {
   return os_milliseconds() - load_relaxed(&reclaim.thread_ms) < within_ms;

@@ -1,0 +1,51 @@
+/* The kernel joins neighbours to one mapping, and refuses to unmap a part of it while the process has as many mappings
+ * as it may. The freed parts go once it has fewer. */
+#include <sys/mman.h>
+
+#include "mixed.h"
+
+#define PAGES 140000
+
+/* The blocks' mappings are whole multiples of 2 MiB, so the kernel puts them side by side. */
+static const char *const option_sets[] = {
+    "HAKMEM_PROFILE=balanced",
+    "HAKMEM_PROFILE=lean",
+};
+#define OPTION_SETS (sizeof option_sets / sizeof option_sets[0])
+#define BLOCKS 24
+#define SIZE (128 * MIB - 20000)
+
+static void *blocks[BLOCKS];
+
+static char *use_up_mappings(void) {
+  char *range = mmap(NULL, (size_t)PAGES * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(range != MAP_FAILED);
+  for (size_t i = 0; i < PAGES; i += 2)
+    if (mprotect(range + i * 4096, 4096, PROT_READ) != 0)
+      return range;
+  test_skip("the system allows more mappings than this test makes");
+}
+
+static void work(const char *options) {
+  t_free(t_malloc(100));
+  long before_kib = test_status("VmSize:");
+  for (int i = 0; i < BLOCKS; i++)
+    blocks[i] = CHECK_GOT(t_malloc(SIZE));
+  char *range = use_up_mappings();
+  for (int i = 0; i < BLOCKS; i++)
+    t_free(blocks[i * 7 % BLOCKS]);
+  CHECK(munmap(range, (size_t)PAGES * 4096) == 0);
+  t_trim(0);
+  long left_mib = (test_status("VmSize:") - before_kib) / 1024;
+  printf("refused unmap, %s: %ld MiB left\n", options, left_mib);
+  fflush(stdout);
+  CHECK_SAY(left_mib < (long)(SIZE / MIB), "%s: %ld MiB left", options, left_mib);
+}
+
+static void nothing(char **argv) {}
+
+int main(int argc, char **argv) {
+  test_begin(argc, argv);
+  test_skip_if(TEST_SANITIZED, "a sanitizer needs mappings of its own");
+  mixed_in_sets(option_sets, OPTION_SETS, argv, nothing, work);
+}
