@@ -234,16 +234,20 @@ COLD bool extent_islands_are_many(void) {
 
 /* --- giving back to the system --- */
 
-/* Unmaps an extent that was removed from its bank. If the system refuses (too many mappings), it becomes a free extent
- * again, without its pages if it may. False: it is still mapped. */
-COLD static bool extent_unmap(unsigned number, struct extent *extent) {
-  enum usage from = extent->resident ? USAGE_FREE : USAGE_NOWHERE;
+/* Unmaps an extent that was removed from its bank. False: the system refuses (too many mappings), and extent_stays must
+ * follow. */
+COLD static bool extent_unmap(struct extent *extent) {
   map_rows_purge(extent->base, extent->bytes); /* as long as the range is ours */
-  if (pages_unmap(extent->base, extent->bytes)) {
-    usage_move(from, USAGE_NOWHERE, extent->bytes);
-    extent->resident = false;
-    return true;
-  }
+  if (!pages_unmap(extent->base, extent->bytes))
+    return false;
+  usage_move(extent->resident ? USAGE_FREE : USAGE_NOWHERE, USAGE_NOWHERE, extent->bytes);
+  extent->resident = false;
+  return true;
+}
+
+/* Makes a free extent of it again, without its pages if it may. */
+COLD static void extent_stays(unsigned number, struct extent *extent) {
+  enum usage from = extent->resident ? USAGE_FREE : USAGE_NOWHERE;
   extent->zero = os_purge(extent->base, extent->bytes);
   extent->resident = !extent->zero;
   usage_move_begin(extent->bytes);
@@ -252,7 +256,6 @@ COLD static bool extent_unmap(unsigned number, struct extent *extent) {
   free_extent_give(*extent, STAY_PURGED, from);
   lock_give(&extents.lock);
   usage_move_end(extent->bytes);
-  return false;
 }
 
 #define GAP_BYTES_MIN ((size_t)1 << 20) /* a gap between others makes one mapping more */
@@ -282,7 +285,8 @@ static size_t purge_oldest(struct purge purge, size_t *purged, unsigned *splits)
   if (UNLIKELY(to_unmap)) {
     bank_change(number, extent.base, extent.bytes, false);
     lock_give(&extents.lock);
-    extent_unmap(number, &extent);
+    if (!extent_unmap(&extent))
+      extent_stays(number, &extent);
     *purged += extent.resident ? 0 : bytes;
     return bytes;
   }
@@ -308,8 +312,9 @@ COLD size_t extents_purge(struct purge purge) {
   return purged;
 }
 
-/* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. */
-COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, size_t grain) {
+/* Unmaps one free extent of at least bytes_min, or the part of it that consists of whole multiples of `grain`. One that
+ * the system refuses goes to the next place of refused. False: there is none. */
+COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, size_t grain, struct extent **refused) {
   struct extent extent = {0};
   lock_take(&extents.lock);
   struct free_extent *e = free_extent_find(number, resident, bytes_min, grain);
@@ -319,11 +324,28 @@ COLD static bool release_one(unsigned number, bool resident, size_t bytes_min, s
     bank_change(number, extent.base, extent.bytes, false);
   }
   lock_give(&extents.lock);
-  return extent.base != NULL && extent_unmap(number, &extent);
+  if (extent.base != NULL && !extent_unmap(&extent))
+    *(*refused)++ = extent;
+  return extent.base != NULL;
 }
 
 /* Unmaps at most this many short extents at a time, because each leaves a gap between two mappings. */
 #define RELEASED_SHORT_MAX 1000u
+#define REFUSED_MAX 32u /* of one bank: so many inside mappings do not keep whole ones from going */
+
+COLD static bool bank_release(unsigned number, bool resident, size_t bytes_min) {
+  struct extent refused[REFUSED_MAX], *end = refused;
+  size_t tries = 0, shorts = bytes_min < ROW_BYTES ? RELEASED_SHORT_MAX : 0;
+  while (end < refused + REFUSED_MAX && release_one(number, resident, max_size(bytes_min, ROW_BYTES), ROW_BYTES, &end))
+    tries++;
+  for (; shorts > 0 && end < refused + REFUSED_MAX && release_one(number, resident, bytes_min, UNIT_BYTES, &end);
+       tries++)
+    shorts--;
+  tries -= (size_t)(end - refused);
+  while (end > refused)
+    extent_stays(number, --end);
+  return tries > 0;
+}
 
 COLD bool extents_release(size_t bytes_min) {
   bool any = false;
@@ -333,13 +355,8 @@ COLD bool extents_release(size_t bytes_min) {
     any |= arena->end > arena->next;
     bank_retire(i);
     lock_give(&extents.lock);
-    for (unsigned resident = 0; resident < 2; resident++) {
-      while (release_one(i, resident, max_size(bytes_min, ROW_BYTES), ROW_BYTES))
-        any = true;
-      for (unsigned n = 0; bytes_min < ROW_BYTES && n < RELEASED_SHORT_MAX; n++, any = true)
-        if (!release_one(i, resident, bytes_min, UNIT_BYTES))
-          break;
-    }
+    any |= bank_release(i, false, bytes_min);
+    any |= bank_release(i, true, bytes_min);
   }
   return any;
 }

@@ -12,6 +12,9 @@ TEST_WRAP(bool, os_purge, void *address, size_t size) {
   return unit_lies("content") || __real_os_purge(address, size);
 }
 
+static const char *inside; /* what the kernel refuses to unmap, as a part of a mapping when there are too many */
+TEST_WRAP(bool, os_unmap, void *address, size_t size) { return address != inside && __real_os_unmap(address, size); }
+
 static struct extent_stats stats(void) {
   struct extent_stats s;
   extents_stats(&s);
@@ -385,6 +388,30 @@ UNIT_TEST_BETWEEN(free_extents_can_be_released, all_purged, all_purged) {
   tag_check(&kept);
   give(&next, 1);
   give(&kept, 1);
+}
+
+/* What the kernel refuses to unmap stays a free extent, and does not keep others from going. */
+UNIT_TEST_BETWEEN(refused_extents_are_passed, all_purged, all_purged) {
+  while (extents_release(UNIT_BYTES))
+    ;
+  struct piece pieces[3], walls[3];
+  for (unsigned i = 0; i < 3; i++) {
+    pieces[i] = take(EXTENT_PLAIN, (i + 2) * ROW_BYTES, ROW_BYTES);
+    walls[i] = take(EXTENT_PLAIN, UNIT_BYTES, UNIT_BYTES);
+  }
+  for (unsigned i = 0; i < 3; i++)
+    give(&pieces[i], 1);
+  inside = pieces[0].extent.base; /* the shortest is tried first */
+  extents_release(ROW_BYTES);
+  assert_true(address_in_arena(pieces[0].extent.base));
+  assert_false(address_in_arena(pieces[1].extent.base));
+  assert_false(address_in_arena(pieces[2].extent.base));
+  UNIT_EXTENTS_VALID();
+  inside = NULL;
+  assert_true(extents_release(ROW_BYTES));
+  assert_false(address_in_arena(pieces[0].extent.base));
+  for (unsigned i = 0; i < 3; i++)
+    give(&walls[i], 1);
 }
 
 /* Address space is reserved in arenas, so that the mappings of a big heap are few, and one that is larger than
