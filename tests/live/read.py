@@ -103,8 +103,15 @@ def judge_idle(found):
     assert found["totals"]["live_bytes"] >= LARGE_COUNT * LARGE + SMALL * SMALL_COUNT
 
 
+def judge_fresh(found, before):
+    """The tool waits for a new snapshot, but only 300 ms. On a machine that does much it may show the last one, or the
+    new one late."""
+    assert found["snapshot"] > before and found["age_ms"] < 5000, "not looked at afresh"
+
+
 def judge_idle_soon(process):
-    """Its slow paths write the snapshots. A rest follows each, and is long where it took long."""
+    """It may not come in time (judge_fresh). Where slow paths write the snapshots, a rest follows each, and is long
+    where it took long."""
     cases.until(lambda: judge_idle(shown(process.pid)) is None, AssertionError)
 
 
@@ -113,17 +120,18 @@ def judge_idle_soon(process):
 
 def what_is_held_is_shown(_):
     with running("idle") as process:
+        judge_idle_soon(process)
         found = shown(process.pid)
         judge_idle(found)
         assert found["pid"] == process.pid and found["command"] == Path(ARGUMENTS.worker).name[:15]
         own = [row for row in found["heaps"] if row["thread_id"] == process.pid]
         assert len(own) == 1, found["heaps"]
-        again = shown(process.pid)
-        assert again["snapshot"] > found["snapshot"] and again["age_ms"] < 5000, "not looked at afresh"
+        cases.until(lambda: judge_fresh(shown(process.pid), found["snapshot"]) is None, AssertionError)
         text = tool(process.pid)
         assert "live" in text and "64 B" in text and Path(ARGUMENTS.worker).name[:20] in text, text
         assert max(map(len, text.splitlines())) <= 120, text
         assert str(process.pid) in tool() and process.pid in [row["pid"] for row in json.loads(tool("--json"))]
+    refuses(judge_fresh, found, found["snapshot"])
     for row in found["sites"]:
         row["live_count"] += 1
     refuses(judge_idle, found)
@@ -166,8 +174,11 @@ def an_idle_process_does_nothing(_):
         sequence = struct.unpack_from("<Q", page_bytes(process.pid), SEQUENCE_AT)[0]
         time.sleep(0.4)
         assert struct.unpack_from("<Q", page_bytes(process.pid), SEQUENCE_AT)[0] == sequence, "nobody looked"
-        tool(process.pid)
-        assert struct.unpack_from("<Q", page_bytes(process.pid), SEQUENCE_AT)[0] > sequence, "somebody looked"
+
+        def is_written_for(_):
+            return struct.unpack_from("<Q", page_bytes(process.pid), SEQUENCE_AT)[0] > sequence
+
+        cases.until(lambda: is_written_for(tool(process.pid)), AssertionError)
 
 
 def readers_together(_):
@@ -214,7 +225,7 @@ def nobody_else_writes(_):
                 cases.refuses(PermissionError, mmap.mmap, page.fileno(), 0, mmap.MAP_SHARED, PROT_BOTH)
             else:
                 print("this kernel cannot seal writing")
-        judge_idle(shown(process.pid))
+        judge_idle_soon(process)
 
 
 def a_stopped_process_is_shown(_):
@@ -291,15 +302,15 @@ def a_killed_process_leaves_nothing(_):
 
 def children_have_pages_of_their_own(_):
     with running("fork") as process:
+        judge_idle_soon(process)
         child, parent = int(process.said[1]), shown(process.pid)
-        judge_idle(parent)
 
         own_bytes = parent["totals"]["live_bytes"] + 99 * LARGE
         cases.until(lambda: shown(child)["totals"]["live_bytes"] >= own_bytes, AssertionError)
         assert shown(child)["pid"] == child
         assert os.stat(page_fd(process.pid)).st_ino != os.stat(page_fd(child)).st_ino
     with running("forkquiet") as process:
-        judge_idle(shown(process.pid))
+        judge_idle_soon(process)
         tool(process.said[1], status=2, said="keeps no live page")
     # Where hakmem's thread was there before, such a child is noticed, and gets a page.
     with running("rawfork", env=live(HAKMEM_BACKGROUND="off")) as process:
@@ -395,7 +406,7 @@ def a_small_process_that_sleeps_is_shown(_):
 
 def what_is_not_in_order(_):
     with running("idle") as process:
-        judge_idle(shown(process.pid))
+        judge_idle_soon(process)
         page = page_bytes(process.pid)
     page = changed(page, PID_AT, "<Q", os.getpid())
     with offered(page) as pid:  # the others are changes of this one, which is right
