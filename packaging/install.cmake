@@ -23,8 +23,8 @@ install(FILES ${PROJECT_BINARY_DIR}/hakmem.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 function(hakmem_page page)
   set(file ${PROJECT_BINARY_DIR}/man/${page})
   add_custom_command(OUTPUT ${file}
-    COMMAND ${PROJECT_SOURCE_DIR}/packaging/manual.sh ${PROJECT_SOURCE_DIR} ${page} ${ARGN} >${file}
-    DEPENDS packaging/manual.sh hak include/hakmem/hakmem.h README.md docs/options.md ${ARGN})
+    COMMAND ${PROJECT_SOURCE_DIR}/packaging/manual.sh ${PROJECT_SOURCE_DIR} ${page} ${ARGN} > ${file}
+    DEPENDS packaging/manual.sh hak include/hakmem/hakmem.h README.md docs/options.md ${ARGN} VERBATIM)
   set_property(GLOBAL APPEND PROPERTY hakmem_pages ${file})
   string(REGEX MATCH "[0-9]$" section ${page})
   install(FILES ${file} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})

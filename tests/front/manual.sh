@@ -23,6 +23,14 @@ tells() {
   for word in "$@"; do grep -q "^\(\.SS \"hak \)\{0,1\}\(.*[* ]\)\{0,1\}$word\>" "$work/page" || fail "no $word in the manual"; done
 }
 
+# They are built in a checkout of any name.
+odd="$work/o'b \$x"
+mkdir "$odd"
+(cd "$source" && tar --exclude=./build --exclude=./.git -cf - .) | tar -xf - -C "$odd"
+{ cmake -S "$odd" -B "$odd/build" -G Ninja -DHAKMEM_TESTS=OFF && ninja -C "$odd/build" man/hak.1; } >"$work/out" 2>&1 ||
+  fail "a checkout with an odd name: $(cat "$work/out")"
+diff -I '^\.TH' "$build/man/hak.1" "$odd/build/man/hak.1" || fail "hak.1 of a checkout with an odd name"
+
 for page in "$build"/man/*; do
   page=${page##*/}
   lint "$build/man/$page" || fail "$page: $(cat "$work/lint")"
