@@ -67,7 +67,7 @@ def test():
             maps = open(f"/proc/{server.process.pid}/maps", encoding="utf-8").read()
             app.check("libhakmem" in maps, "the library is not in the server")
             load = subprocess.Popen(
-                ["redis-benchmark", "-s", server.socket, "-n", "60000", "-r", "20000", "-d", "120", "-c", "20", "-q",
+                ["redis-benchmark", "-s", server.socket, "-n", "15000", "-r", "5000", "-d", "120", "-c", "20", "-q",
                  "-t", "set,get,lpush,lpop,sadd,hset,spop,zadd,lrange_300"], stdout=subprocess.PIPE,
             )  # fmt: skip
             saves = 0
