@@ -6,7 +6,7 @@ from made_rows import parsed
 
 from lab.judge import stats
 from lab.run.workloads import ROWS
-from lab.show import files, page, parts, quoted, scorecard
+from lab.show import files, page, parts, plots, quoted, scorecard
 from lab.show.figures import Figures
 from lab.store import rows as stored
 
@@ -184,8 +184,16 @@ def faults_of(rows) -> list[str]:
     return sorted(set(found))
 
 
-def test_stored_rows_are_of_a_clean_commit_and_whole(tree):
-    assert faults_of(stored.read(sorted((tree / "lab" / "results").glob("*.jsonl")))) == []
+def test_stored_rows_are_of_a_clean_commit_and_make_a_scorecard(tree, monkeypatch):
+    rows = stored.read(sorted((tree / "lab" / "results").glob("*.jsonl")))
+    assert faults_of(rows) == []
+    drawn = []
+    for plot in ("strip", "forest", "lines", "curves", "over_time"):  # lab.report draws them
+        monkeypatch.setattr(plots, plot, lambda marks, *_: drawn.append(len(marks)) or "<svg></svg>")
+    found = scorecard.collect(rows)
+    text = scorecard.render(found)["index.html"]
+    assert min(drawn) > 0 and text.count("<svg></svg>") == len(drawn) > len(found["workloads"]) > 40
+    assert all(work["name"] in text for work in found["workloads"])
 
 
 @pytest.mark.parametrize(("change", "told"), [

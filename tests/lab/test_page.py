@@ -29,9 +29,13 @@ def test_in_a_browser(browser, folder, width, scheme):
         assert visit.faults == []
 
 
-def test_clicks(browser, folder, card):
+def test_names_and_clicks(browser, folder, card):
     with Visit(browser, folder / "index.html") as visit:
         shown = visit.page
+        # Names are no markup.
+        text = shown.inner_text("body")
+        assert all(name in text for name in HOSTILE)
+        assert shown.locator("script").count() == 1 and shown.locator("img").count() == 0
         works = [work["name"] for work in card["workloads"]]
         assert shown.locator("details.work").count() == len(works)
         # Sort by the ratio to the fastest peer: down, then up; who has none comes last.
@@ -41,7 +45,7 @@ def test_clicks(browser, folder, card):
             assert column.get_attribute("aria-sort") == order
             values = shown.eval_on_selector_all(
                 "#all tbody tr", "rows => rows.map((row) => row.cells[4].dataset.v).filter(Boolean).map(Number)")  # fmt: skip
-            assert values == sorted(values, reverse=order == "descending") and len(values) > 40
+            assert values == sorted(values, reverse=order == "descending") and len(values) > 30
         # Filter by name and by group.
         shown.fill("#find", "larson")
         assert (
@@ -76,14 +80,6 @@ def test_without_script(browser, folder, card):
         assert visit.page.locator("#find").is_hidden() and visit.page.locator("#all tbody tr").first.is_visible()
         visit.page.locator("details.work summary").first.click()
         assert visit.page.locator("details.work svg").first.is_visible()
-
-
-def test_names_are_no_markup(browser, folder):
-    with Visit(browser, folder / "index.html") as visit:
-        text = visit.page.inner_text("body")
-        assert all(name in text for name in HOSTILE)
-        assert visit.page.locator("script").count() == 1 and visit.page.locator("img").count() == 0
-        assert visit.faults == []
 
 
 @pytest.mark.parametrize(("change", "told"), [
