@@ -4,7 +4,7 @@
  *     mixture full       blocks of four mixtures, none of them freed, fill 90 % of RLIMIT_AS before a request is
  *                        refused, in the mean of several seeds. Those of 1 to 9 kB fill 90.3 % with secure and the
  *                        heap profile, in the core library 89.6 to 90.3, so 89.5 is asked for
- *     mixture full even|odd    without --long only the sets of options at such places
+ *     mixture ... even|odd    without --long only the sets of options at such places
  */
 #include <inttypes.h>
 #include <sys/personality.h>

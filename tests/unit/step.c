@@ -119,16 +119,18 @@ static void on_step(int number) {
 static unsigned char *live[LIVE];
 static size_t live_size[LIVE];
 
-/* Of the instructions one in so many is tried where all would take long. musl's build has those of the release build,
- * which the same compiler makes, but for a few. */
-#ifdef __GLIBC__
-#define APART 2
-#else
+/* Of the instructions one in so many is tried where all would take long: of those that are shipped most. musl's build
+ * has those of the release build, which the same compiler makes, but for a few. */
+#if !defined(__GLIBC__)
 #define APART 8
+#elif defined(__clang__) || defined(HAK_DEBUG)
+#define APART 4
+#else
+#define APART 2
 #endif
 
 /* A trap takes long. So only calls that take the slow path are made in steps: all of them in long runs, else one in
- * four (musl: 16). */
+ * 2 * APART. */
 static bool is_next(void) {
   static unsigned calls;
   return getenv("UNIT_LONG") != NULL || calls++ % (2 * APART) == 0;
