@@ -319,7 +319,7 @@ UNIT_TEST(bins_grow_once_for_each_turn_to_freeing) {
 }
 
 /* A long bin shuffles its blocks. It must hold a good part of what a turn allocates. */
-UNIT_TEST(bins_are_long_where_they_hold_a_good_part_of_a_turn) {
+UNIT_TEST_OF_ONE_THREAD(bins_are_long_where_they_hold_a_good_part_of_a_turn, NULL, NULL) {
   enum { TURNS = 10, SHORT_SLOTS = 2048 };
   static const size_t counts[] = {60000, 3000, 60000}, slots_max[] = {SHORT_SLOTS, 8 * SHORT_SLOTS, SHORT_SLOTS};
   struct heap *heap = unit_heap_attach();
@@ -446,7 +446,7 @@ static void free_scattered(size_t count, size_t size) {
 
 /* The slabs have grown as far as they will. What the bin of one phase holds goes back in the next one, until no more
  * than 2 MiB of slabs are free. */
-UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
+UNIT_TEST_OF_ONE_THREAD(bins_of_the_last_phase_pin_no_slabs, NULL, NULL) {
   const size_t few = ((size_t)2 << 20) / UNIT_BYTES;
   struct heap *heap = unit_heap_attach();
   unsigned cls = hak_class_of(100);
@@ -463,7 +463,7 @@ UNIT_TEST(bins_of_the_last_phase_pin_no_slabs) {
 }
 
 /* The same, but live blocks hold the slabs open, too. */
-UNIT_TEST(bins_that_pin_no_slabs_keep_their_blocks) {
+UNIT_TEST_OF_ONE_THREAD(bins_that_pin_no_slabs_keep_their_blocks, NULL, NULL) {
   static void *live[10000];
   struct heap *heap = unit_heap_attach();
   open_others(heap);
@@ -644,7 +644,7 @@ static void note_call(struct heap *heap, struct heap *owner) {
   seen.envelopes = envelopes;
 }
 
-UNIT_TEST(one_call_moves_few_blocks) {
+UNIT_TEST_OF_ONE_THREAD(one_call_moves_few_blocks, NULL, NULL) {
   enum { COUNT = 60000, BLOCKS_MAX = 128, ENVELOPES_OF_SENDER = 4, ENVELOPES_OF_REFILL = 16 };
   struct heap *heap = unit_heap_attach();
   for (unsigned round = 0; round < 10; round++) {

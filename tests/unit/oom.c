@@ -352,7 +352,7 @@ static long step(void) {
 #elif defined(__SANITIZE_ADDRESS__)
   return 5;
 #else
-  return UNIT_SLOWNESS > 1 ? 41 : 11;
+  return UNIT_SLOWNESS > 1 ? 97 : 11;
 #endif
 }
 

@@ -96,7 +96,7 @@ static char *mapping(void) {
 }
 
 /* A mapping of 40 MiB, five times what the preset keeps however old: wanted again after 1.7 s, a fault is dearer. */
-UNIT_TEST_BETWEEN(what_is_large_and_comes_back_is_kept, begin, end) {
+UNIT_TEST_OF_ONE_THREAD(what_is_large_and_comes_back_is_kept, begin, end) {
   assert_int_equal(option_set(OPTION_PURGE_DELAY_MS, "2000"), OPTION_OK);
   char *object = NULL;
   for (unsigned i = 0; i < ROUNDS; i++) {
@@ -276,7 +276,7 @@ static void slow_calls(void) {
 }
 
 /* Blocks of four KiB in a burst, then silence: their slabs' pages go long before the profile would look at them. */
-UNIT_TEST_BETWEEN(slabs_are_learned_by_their_blocks_size, begin, end) {
+UNIT_TEST_OF_ONE_THREAD(slabs_are_learned_by_their_blocks_size, begin, end) {
   enum { BLOCKS = 1500, BYTES = 4096, ALL = BLOCKS * BYTES };
   static char *blocks[BLOCKS];
   assert_int_equal(option_set(OPTION_BIN_KB_MAX, "0"), OPTION_OK); /* or the bins would have it all */

@@ -47,7 +47,7 @@ static void expect_within(uint64_t found, uint64_t truth, unsigned percent) {
 
 /* With a sample each 64 KiB the standard deviation is 0.7 %: four of them. Control: a profile that does not hear of
  * frees, or counts each sample once only, is off by more. */
-UNIT_TEST(live_bytes_are_true_within_3_percent) {
+UNIT_TEST_OF_ONE_THREAD(live_bytes_are_true_within_3_percent, NULL, NULL) {
   enum { BLOCKS = 400000 };
   static void *blocks[BLOCKS];
   uint64_t random = UNIT_SEED;
@@ -182,11 +182,11 @@ UNIT_TEST(a_profile_begins_empty) {
 }
 
 /* Who asks for hardly any gets hardly any. */
-UNIT_TEST(an_interval_without_end) {
+UNIT_TEST_OF_ONE_THREAD(an_interval_without_end, NULL, NULL) {
   static const size_t intervals[] = {SIZE_MAX, (size_t)1 << 63, (size_t)1 << 62, (size_t)1 << 40};
   for (unsigned i = 0; i < 4; i++) {
     start(intervals[i]);
-    for (unsigned block = 0; block < 10000; block++)
+    for (unsigned block = 0; block < unit_rounds(10000, 1); block++)
       hak_free(test_opaque(hak_malloc(5000)));
     expect(0, 0);
   }

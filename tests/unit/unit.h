@@ -67,6 +67,12 @@ static inline void unit_add(size_t place, struct CMUnitTest test) {
   static void test(void **unused __attribute__((unused)))
 #define UNIT_TEST_BETWEEN(test, setup, teardown) UNIT_TEST_AT(unit_test_count, test, setup, teardown)
 #define UNIT_TEST(test) UNIT_TEST_BETWEEN(test, NULL, NULL)
+/* One without threads, which takes long under TSan and shows nothing there. */
+#ifdef HAK_TSAN
+#define UNIT_TEST_OF_ONE_THREAD(test, setup, teardown) static __attribute__((unused)) void test(void)
+#else
+#define UNIT_TEST_OF_ONE_THREAD(test, setup, teardown) UNIT_TEST_BETWEEN(test, setup, teardown)
+#endif
 #define UNIT_TEST_FIRST(test) UNIT_TEST_AT(0, test, NULL, NULL)
 
 #define UNIT_TEST_IN_CHILD(test)                                                                                       \
