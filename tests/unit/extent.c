@@ -97,7 +97,7 @@ UNIT_TEST_BETWEEN(random_extents_never_overlap, all_purged, all_purged) {
   static struct piece pieces[PIECES_MAX];
   uint64_t seed = UNIT_SEED;
   unsigned count = 0;
-  for (unsigned step = 0; step < unit_rounds(5000, 20); step++) {
+  for (unsigned step = 0; step < unit_rounds(3000, 33); step++) {
     unsigned dice = (unsigned)(test_random(&seed) % 100);
     size_t free_before = decay_total(&extents_decay);
     if (count < PIECES_MAX && (count == 0 || dice < (step / 1000 % 2 ? 40 : 55))) {

@@ -78,7 +78,7 @@ static struct block *_Atomic shared[SHARED]; /* freed by any thread */
 static void *work(void *argument) {
   uint64_t seed = UNIT_SEED + (uintptr_t)argument;
   static __thread struct block *live[LIVE];
-  for (unsigned step = 0; step < unit_rounds(100000, 20) && !atomic_load(&broken); step++) {
+  for (unsigned step = 0; step < unit_rounds(60000, 33) && !atomic_load(&broken); step++) {
     unsigned i = (unsigned)(test_random(&seed) % LIVE);
     bool shrinks = step / 8192 % 2; /* many are freed, then taken again: into the holes */
     unsigned dice = (unsigned)(test_random(&seed) % 100);

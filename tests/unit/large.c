@@ -518,7 +518,7 @@ static char *resized(char *object, size_t size) {
 LARGE_TEST(growth_and_shrinkage_keep_the_contents) {
   uint64_t seed = UNIT_SEED;
   const size_t mosts[] = {2 * MIB, 12 * MIB, 60 * MIB};
-  for (unsigned round = 0; round < unit_rounds(30, 1); round++) {
+  for (unsigned round = 0; round < unit_rounds(15, 2); round++) {
     char *object = alloc(MIB, 16);
     char *neighbour = alloc(MIB, 16); /* often in the way */
     size_t bytes = large_bytes(object);
@@ -923,7 +923,7 @@ UNIT_TEST(calloc_is_zero_after_any_use) {
   uint64_t seed = UNIT_SEED;
   for (unsigned mode = 0; mode < 3; mode++) {
     unit_option("HAKMEM_PURGE", modes[mode]);
-    for (unsigned round = 0; round < unit_rounds(40, 1); round++) {
+    for (unsigned round = 0; round < unit_rounds(20, 2); round++) {
       size_t size = 65537 + test_random(&seed) % (round % 8 ? 3 * MIB : 40 * MIB);
       unsigned char *block = UNIT_GOT(hak_calloc(size, 1));
       assert_all_zero(block, size);

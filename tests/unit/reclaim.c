@@ -93,7 +93,7 @@ static void child(void *argument) {
 UNIT_TEST(children_find_everything_whole) {
   unit_needs_forks();
   uint64_t seed = UNIT_SEED;
-  for (unsigned fork = 0; fork < unit_rounds(*unit_word ? 1000 : 50, 20); fork++) {
+  for (unsigned fork = 0; fork < unit_rounds(*unit_word ? 1000 : 25, 40); fork++) {
     stir(&seed, 1500);
     unit_passes_in_child(child, &seed);
   }
