@@ -117,20 +117,30 @@ bool range_was_unmapped(const void *address) {
  * Such a range loses its pages and waits, linked by its record. Threads push one, or take all. */
 static _Atomic(struct large *) refused_first;
 
-static void unmap_or_wait(struct large *range) {
-  if (pages_unmap(range->base, large_range_bytes(range)))
-    return;
-  os_purge(range->base, large_range_bytes(range));
+static void refused_push(struct large *range) {
   range->class_next = load_relaxed(&refused_first);
   while (!atomic_compare_exchange_weak(&refused_first, &range->class_next, range))
     ;
 }
 
+static void unmap_or_wait(struct large *range) {
+  if (pages_unmap(range->base, large_range_bytes(range)))
+    return;
+  os_purge(range->base, large_range_bytes(range));
+  refused_push(range);
+}
+
+#define REFUSALS_MAX 32u /* the next call begins with those that this one did not try */
+
 COLD void ranges_unmap_again(void) {
   struct large *range = load_relaxed(&refused_first) ? atomic_exchange(&refused_first, NULL) : NULL;
+  unsigned refusals = 0;
   for (struct large *next; range != NULL; range = next) {
     next = range->class_next; /* first: the record is another thread's once the range is unmapped */
-    unmap_or_wait(range);
+    if (refusals < REFUSALS_MAX && pages_unmap(range->base, large_range_bytes(range)))
+      continue;
+    refusals++;
+    refused_push(range);
   }
 }
 
