@@ -348,8 +348,8 @@ void reclaim_tick_of_heap(const struct heap *heap) {
 /* --- the background thread --- */
 
 /* Aged: R1 to R4. Idle: no range stays that was unused for the full delay, a learned one for LEARNED_IDLE_MS. Pressed:
- * nothing stays, but what is freed afterwards may: the program uses most of it again at once, and a page fault costs the
- * system more than the page is worth (docs/decisions/0077-pressure-is-a-moment.md). The lock is held. */
+ * nothing stays, but what is freed afterwards may: the program uses most of it again at once, and a page fault costs
+ * the system more than the page is worth (docs/decisions/0077-pressure-is-a-moment.md). The lock is held. */
 COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   uint64_t delay_ms = delay_in_force_ms();
   store_relaxed(&reclaim.thread_ms, os_milliseconds());

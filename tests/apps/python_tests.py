@@ -21,9 +21,12 @@ def interpreter():
 def outcome(python, on_hakmem, modules):
     """Each test's name with what became of it, and the whole run."""
     result = app.run(
-        [python, "-m", "test", "-v", "-j2", *IGNORED, *modules], on_hakmem, only_first=True, extra={"PYTHONMALLOC": "malloc"},
+        [python, "-m", "test", "-v", "-j2", *IGNORED, *modules],
+        on_hakmem,
+        only_first=True,
+        extra={"PYTHONMALLOC": "malloc"},
         timeout=500,
-    )  # fmt: skip
+    )
     text = (result.stdout + result.stderr).decode(errors="replace")
     tests = re.findall(r"^(test\w+) \(([\w.<>]+)\)(?:.*\n)??.*?\.\.\. (ok|FAIL|ERROR|skipped|expected failure)", text, re.M)
     return {f"{where}.{name}": what for name, where, what in tests}, result, text

@@ -1,7 +1,7 @@
 #!/bin/sh
 # protocol.sh MODEL FAULTS [--long]: checks MODEL.pml in all interleavings, then that each of its broken variants
-# 1..FAULTS is refused. --long: inbox.pml has two strangers, not one. A broken variant has two, as one does not find each
-# fault.
+# 1..FAULTS is refused. --long: inbox.pml has two strangers, not one. A broken variant always has two, because one does
+# not find each fault.
 set -eu
 model=$1
 faults=$2
