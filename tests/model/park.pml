@@ -1,15 +1,14 @@
-/* park.pml: mail to a heap that is being parked, for spin. protocol.sh checks all interleavings.
+/* park.pml: envelopes for a pool whose last heap is being parked, for spin. protocol.sh checks all interleavings.
  *
- * One thread parks a dead thread's heap: it sets parked, takes the lock, drains, gives the lock, serves.
- * Two others push one envelope each, look at parked, and serve if it is set. To serve is: while there is mail
- * and the lock can be had, drain. (A statistics reader that holds the lock may make a server's try fail; then the
- * mail stays until the next sweep, which parks again if it finds any. That is not modelled.)
+ * One thread parks the heap (heap_park): it flushes under the lock, sets parked (the pool has no heaps now), and
+ * serves. Two others push one envelope each, look at parked, and serve if it is set (envelope_send). To serve is: while
+ * there is mail and the lock can be had, drain. Any other holder of the lock serves, too (inbox_unlock).
  *
- * In the end, when nobody is inside any more, a parked heap has no mail.
+ * In the end, when no thread is inside any more, a pool without heaps has no mail.
  *
  * BROKEN_n builds a protocol with one fault, which the check must find:
  *   1  a server does not look again after giving the lock
- *   2  the parker drains first and sets parked then
+ *   2  the parker does not serve after it has set parked
  */
 #ifndef BROKEN
 #define BROKEN 0
@@ -35,15 +34,11 @@ inline serve() {
 }
 
 inline park() {
-#if BROKEN != 2
-  parked = true;
-#endif
   atomic { !locked -> locked = true };
   mail = 0;
   locked = false;
-#if BROKEN == 2
-  parked = true
-#else
+  parked = true;
+#if BROKEN != 2
   serve()
 #endif
 }
