@@ -1,4 +1,4 @@
-/* inline.h: the fast path, one screen.
+/* inline.h: the fast path.
  *
  *   malloc(n)  class of n -> bin of the calling thread's heap -> pop        else hak_malloc_slow
  *   free(p)    page map -> entry -> bin of the calling thread's heap -> push  else hak_free_slow

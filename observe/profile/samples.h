@@ -3,8 +3,8 @@
  * Each stack has three sums: allocated so far, live, and live at the peak. The peak is the first moment at which all
  * live samples together had the most bytes. All three are exact. An event costs O(1), except when a table grows.
  *
- * The caller's lock guards everything. Memory comes from os_map. A stack without memory, or beyond STACK_BYTES_MAX,
- * counts as one of the `others`. A block without memory is dropped, and counted as dropped.
+ * The caller's lock guards everything. Memory comes from os_map. A stack without memory, or beyond
+ * SAMPLES_STACK_BYTES_MAX, counts as one of the `others`. A block without memory is dropped, and counted as dropped.
  *   S1  live.bytes is the sum of the blocks' bytes in the table, and of all stacks' live bytes; <= peak_bytes
  *   S2  a stack whose `changed` is after peak_event had `before` live at the peak; any other had its present `live`
  * All zeros: empty.

@@ -1,6 +1,6 @@
 /* Where the blocks of malloc's slow paths come from: one attempt, without retries.
  *
- *   small    bin_refill -> inbox, slabs, units; checked_take where blocks are checked
+ *   small    bin_refill -> inbox, slabs, those of other pools, extents; checked_take where blocks are checked
  *   large    large_alloc -> BigCache, extents, mappings
  *   where memory is short   packed_take
  */
@@ -181,7 +181,7 @@ static NOINLINE void *checked_block(unsigned cls, size_t size, size_t alignment,
     block = packed_block(size, alignment, site);
     if (block != NULL || pays)
       return block;
-    block = checked_take(heap, cls, size, true); /* units may be free among slabs */
+    block = checked_take(heap, cls, size, true); /* a slab may fit where no chunk does */
   }
   if (UNLIKELY(load_relaxed(&observers_large_made)) && block != NULL)
     observers.large_made(block, size, site);

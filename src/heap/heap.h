@@ -12,7 +12,7 @@
  *   H3  the blocks in a heap's bins are of its pool or, in an ordinary heap, of pools of the same kind. They leave the
  *       bins into the slabs of its pool, or into envelopes. The pool changes only while the bins are empty, under the
  *       lock of the pool that the heap leaves
- *   H4  the owner's slow path takes the pool's lock once
+ *   H4  for a refill or an overflow the owner takes the pool's lock once. Periodic work may take it again
  *   H5  heaps are never freed, so a heap id stays valid
  * A thread has one ordinary heap, its home, and one more for each private pool that it uses (threads/private.h).
  * heap_is_valid checks the bins' part of H1, the bins' budget and the pool's slabs.

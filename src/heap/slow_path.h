@@ -5,7 +5,8 @@
  *       finds empty bins. Its calls take the slow path too, where slow_path_begin refuses them. So a slow path may
  *       leave the bins inconsistent between its steps.
  *   W2  Before a fork the gate is shut: slow_path_begin refuses all threads, and gate_shut waits until none is inside.
- *       So at the fork no lock is held and no change is half done.
+ *       So at the fork no lock is held and no change is half done. If the wait ends before, the child's gate stays
+ *       shut.
  *   W3  A refused call does not wait, because its thread may hold a lock of libc that the forking thread waits for. It
  *       gets memory from threads/spare.h. What it frees is deferred (threads/deferred.h).
  * The gate is a readers' lock with one flag for each reader, in its own heap (a "big reader lock"). It costs one atomic

@@ -53,9 +53,9 @@ bool huge_wanted(const struct huge_state *state, enum huge_mode mode, bool large
 bool huge_wanted_for_slabs(const struct huge_state *state, enum huge_mode mode, size_t slab_bytes, size_t dense_bytes,
                            uint64_t now_ms);
 
-/* Dense ranges on small pages earn this many times their bytes, but no more than so many times heap_bytes. Heap_bytes
- * are lent besides, to ranges longer than HUGE_RANGE_BYTES_MIN. If the next objects are sparse, no more than that is
- * resident for them, and one object. */
+/* Dense ranges on small pages earn this many times their bytes, but no more than so many times heap_bytes. As many as
+ * heap_bytes are lent besides, to ranges longer than HUGE_RANGE_BYTES_MIN. If the next objects are sparse, no more than
+ * that is resident for them, and one object. */
 #define HUGE_EARNED_TIMES 32u
 #define HUGE_EARNED_HEAPS 4u
 #define HUGE_UNFILLED_SHARE 8u /* at least 7/8 of a dense range are resident */
