@@ -1,8 +1,8 @@
 /* profile.h: the heap profiler: it records sampled allocations and writes the file.
  *
- * count/tally.h selects the samples. A sampled block of a size class comes from a heap that no thread owns. So its
- * page-map entry matches no thread's key, and its free takes the slow path on any thread. Large objects always take
- * the slow path.
+ * count/tally.h selects the samples. A sampled block of a size class comes from a pool without heaps. So its page-map
+ * entry matches no heap's key, and its free takes the slow path on any thread. Large objects always take the slow
+ * path.
  *
  * One lock guards the samples. Under it no other lock is taken, and the only system calls are those for memory.
  *   P1  a live sampled block is in the samples, unless they were cleared since or had no memory for it, or the profile

@@ -67,7 +67,7 @@ size_t checked_resize(void *block, uint32_t entry, size_t size, bool *resized);
 
 /* Makes the cache of a heap whole whose owner ended outside slow paths, maybe in the middle of a step. */
 void checked_recover(struct heap *heap);
-/* Empties the cache of a heap into the slabs. Holds no lock of the heap. */
+/* Empties the cache of a heap into the slabs. Call without a pool's lock. */
 void checked_flush(struct heap *heap);
 /* In the child of a fork: drops the cache of a thread that does not exist there; draws another secret. */
 void checked_drop(struct heap *heap);

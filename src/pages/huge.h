@@ -25,7 +25,7 @@ void huge_fill(char *base);
 bool huge_for_mapping(size_t bytes);
 
 /* Touches the first huge page that begins in an unused range on huge pages, and measures the time. It shows whether the
- * kernel has huge pages at hand. The caller owns the range and holds no lock but that of its own heap. */
+ * kernel has huge pages at hand. The caller owns the range and holds no lock but that of its pool. */
 void huge_probe(char *base, size_t bytes);
 
 /* Tells whether at least 7/8 of a range is resident, by samples. False where the system may not be asked. */
