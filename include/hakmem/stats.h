@@ -21,7 +21,7 @@
   ROW(PART, extent_free_bytes, GAUGE, BYTES, "Free extents that were used and not given back since.") \
   ROW(PART, extent_purged_bytes, GAUGE, BYTES, "Free extents that were given back or never used.") \
   ROW(PART, extent_unused_bytes, GAUGE, BYTES, "Accessible ends of the arenas that were never used.") \
-  ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges in the BigCache.") \
+  ROW(PART, large_cached_bytes, GAUGE, BYTES, "Freed large ranges in the BigCache and in the threads' stashes.") \
   ROW(PART, metadata_bytes, GAUGE, BYTES, "hakmem's own tables, as mapped, and pages that guarded objects left.") \
   ROW(PART, profile_table_bytes, GAUGE, BYTES, "Tables of the heap profile, as mapped.") \
   ROW(PART, guarded_bytes, GAUGE, BYTES, "Accessible pages of guarded blocks (HAKMEM_GUARD).") \
@@ -41,7 +41,8 @@
   ROW(MEMORY, large_count, GAUGE, OBJECTS, "Live large objects.") \
   ROW(MEMORY, large_mapping_count, GAUGE, MAPPINGS, \
       "Large objects and cached ranges that have mappings of their own.") \
-  ROW(HEAP, heap_count, GAUGE, HEAPS, "Heaps made so far: the highest number of threads at one time.") \
+  ROW(HEAP, heap_count, GAUGE, HEAPS, \
+      "Heaps made so far: one for each thread at one time, and one for each hak_heap that it uses.") \
   ROW(HEAP, heap_parked_count, GAUGE, HEAPS, "Empty heaps of ended threads, ready for new threads.") \
   ROW(HEAP, heaps_adopted, COUNTER, TIMES, "A starting thread took over the heap of an ended one.") \
   ROW(HEAP, heaps_swept, COUNTER, TIMES, "A slow path emptied the heap of an ended thread.") \
@@ -83,7 +84,8 @@
   ROW(COUNTED, guarded_blocks, GAUGE, BLOCKS, "Live blocks between pages without access (HAKMEM_GUARD).") \
   ROW(COUNTED, guarded_allocations, COUNTER, BLOCKS, "Blocks that were allocated so.") \
   ROW(COUNTED, guarded_refused, COUNTER, BLOCKS, "Blocks that were to be, but no slot or no memory was free.") \
-  ROW(EARLY, slow_calls_filled, COUNTER, TIMES, "A slow malloc found its bin filled: malloc(0), or an adopted heap.") \
+  ROW(EARLY, slow_calls_filled, COUNTER, TIMES, \
+      "A slow malloc found a block ready in a bin: malloc(0), an adopted heap, the first blocks of a class.") \
   ROW(EARLY, spare_calls, COUNTER, TIMES, \
       "malloc got spare memory: in a signal handler that had interrupted a slow path, or during a fork.") \
   ROW(EARLY, frees_deferred, COUNTER, BLOCKS, "Blocks freed in such a call; a later slow path returned them.") \
