@@ -10,7 +10,7 @@ import sys
 # a first argument stands for instead, a function and its help.
 VERBS = {
     "bench": "Runs the benchmark programs on hakmem and its peers in turns; prints medians, ratios and verdicts.",
-    "compare": "Runs your own program on glibc, the peers and hakmem's profiles in turns, and recommends one.",
+    "compare": "Runs your own program on glibc, the peers and hakmem's presets in turns, and recommends one.",
     "soak": "Runs one benchmark for minutes, an epoch a second to CSV; reports drift, spread and tail.",
     "record": "Records the allocations of a program to a trace.",
     "replay": "Replays a trace on several allocators in turns.",

@@ -113,7 +113,7 @@ def sizes(figures: Figures) -> dict | None:
 
 
 def profiles(figures: Figures) -> list[dict]:
-    """Rate and peak RSS of the profiles where several were measured: of glibc's if that took part."""
+    """Rate and peak RSS of the presets where several were measured: of glibc's if that took part."""
     found = []
     for work, measured in figures.profiled.items():
         key = figures.peak_key(work)
@@ -131,7 +131,7 @@ def profiles(figures: Figures) -> list[dict]:
 
 
 def profile_tails(figures: Figures) -> list[dict]:
-    """Tail latencies of the profiles, of the workloads that measured them with several."""
+    """Tail latencies of the presets, of the workloads that measured them with several."""
     profile = {work: {name: profile for profile, name in profile_names(measured).items()}
                for work, measured in figures.profiled.items()}  # fmt: skip
     return [tail | {"profile": profile[tail["work"]][tail["allocator"]]} for tail in latencies(figures.profiled)
@@ -139,7 +139,7 @@ def profile_tails(figures: Figures) -> list[dict]:
 
 
 def profile_drifts(soaks: Iterable[Mapping]) -> list[dict]:
-    """The processes over time whose profile was set, and hakmem without a setting beside them."""
+    """The processes over time whose preset was set, and hakmem without a setting beside them."""
     soaks = list(soaks)
     several = {soak["work"] for soak in soaks if soak["allocator"].startswith(f"{SUBJECT}-")}
     return [{**soak, "profile": soak["allocator"].removeprefix(f"{SUBJECT}-").replace(SUBJECT, "balanced")}

@@ -88,9 +88,9 @@ def _missing(figures: Figures, found: Mapping) -> list[str]:
                  if all(entry["system_calls"] is None for entry in work["allocators"])]  # fmt: skip
     if uncounted:
         said.append(f"System calls, which take root to count: {', '.join(uncounted)}.")
-    for key, text in (("sizes", "The size table."), ("profiles", "Profiles beside each other."),
-                      ("profile_tails", "Tail latency of the profiles."),
-                      ("profile_drifts", "The profiles over time (hak soak)."),
+    for key, text in (("sizes", "The size table."), ("profiles", "Presets beside each other."),
+                      ("profile_tails", "Tail latency of the presets."),
+                      ("profile_drifts", "The presets over time (hak soak)."),
                       ("latency", "Tail latency."), ("soak", "Resident memory over time (hak soak)."),
                       ("traces", "Fragmentation over time (hak replay --json).")):  # fmt: skip
         if not found[key]:

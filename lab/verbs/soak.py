@@ -28,7 +28,7 @@ def run(
     files: Annotated[list[pathlib.Path] | None, typer.Argument(metavar="FILE", help="with --analyze: CSV files")] = None,
     minutes: Annotated[float, typer.Option(metavar="M", help="how long")] = 5,
     bench: Annotated[str, typer.Option(metavar="NAME", help="what to run")] = "mixed",
-    profile: Annotated[str | None, typer.Option(metavar="P", help="hakmem's profile: speed, balanced or lean")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="P", help="hakmem's preset: speed, balanced or lean")] = None,
     allocator: Annotated[str, typer.Option(metavar="NAME", help="or NAME=PATH")] = allocators.SUBJECT,
     out: Annotated[pathlib.Path | None, typer.Option(metavar="DIR", help="where the results go (build/soak)")] = None,
     pin: Annotated[str | None, typer.Option(metavar="CPU",

@@ -25,7 +25,7 @@ WHOLE = {"mimalloc": 2.0, "glibc": 0.5}
 
 
 @pytest.mark.parametrize(("later", "is_taken"), [
-    ({"names": ("hakmem", "hakmem-speed", "hakmem-lean", "glibc")}, False),  # the command of the profiles' block
+    ({"names": ("hakmem", "hakmem-speed", "hakmem-lean", "glibc")}, False),  # the command of the presets' block
     ({"n": 2}, False), ({"is_tiny": True}, False), ({}, True),
 ])  # fmt: skip
 def test_only_a_complete_session_displaces_another(later, is_taken):
@@ -104,7 +104,7 @@ def test_rates_that_compare_nothing_are_no_losses():
     assert text.count(f"| `{work}` |") == 1  # in the table of memory only
 
 
-# --- profiles over time, traces -------------------------------------------------------------------------
+# --- presets over time, traces --------------------------------------------------------------------------
 
 
 def test_tail_and_drift_of_profiles():
@@ -118,7 +118,7 @@ def test_tail_and_drift_of_profiles():
         "balanced"] == "grows"  # fmt: skip
     texts = scorecard.render(card)
     for name in ("index.html", "scorecard.md"):
-        assert "Tail latency of the profiles" in texts[name] and "The profiles over time" in texts[name]
+        assert "Tail latency of the presets" in texts[name] and "The presets over time" in texts[name]
     none = scorecard.collect(parsed(made_rows.latency_rows() + made_rows.soak_rows()))
     assert none["profile_tails"] == none["profile_drifts"] == []
 
