@@ -66,8 +66,8 @@ static bool background_runs(void) {
 
 static uint64_t period_ms(void) { return min_size(max_size(delay_full_ms() / 2, PERIOD_MS_MIN), PERIOD_MS_MAX); }
 
-/* Returns after how many rounds without a find the work is done. By then unchanged slabs were seen so for the purge
- * delay. */
+/* Returns after how many rounds without a find the work is done. By then unchanged slabs were seen so for the delay
+ * in force. */
 static unsigned idle_rounds(void) { return 2 + (unsigned)((delay_full_ms() + period_ms() - 1) / period_ms()); }
 
 /* Tells whether others may wake the thread. */
