@@ -164,7 +164,7 @@ static bool may_go_on(void) { return !is_ending(); }
 
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
 static bool thread_stays(bool idle) {
-  return has_look() || !due_from_frees() || clock_ms() != 0 || (idle && threads_keep_much());
+  return has_look() || !due_from_frees() || clock_ms() != 0 || due_threads_are_many() || (idle && threads_keep_much());
 }
 
 static void work_until_idle(void) {
@@ -200,6 +200,8 @@ static void work_until_idle(void) {
       tell_clock(true);
       sleep_until_woken();
       due_set_undone(awake_is(AWAKE));
+      active_ms = freed_ms = os_milliseconds(); /* what woke it made memory free just now */
+      rests = 0;
     }
   }
 }

@@ -1,16 +1,17 @@
 /* background.h: the thread that gives memory back while the program does nothing.
  *
  * It exists while there is work for it. A slow path starts it in two cases: the process holds 16 MiB, has as much
- * resident, and since the last thread has freed 1 MiB (blocks returned to slabs count) or got 64 threads more; or 4 MiB
- * have a learned decay time (the option `policy`). It does a round every half of the purge delay in force. It ends when
- * the program is idle and all free memory went back, or nothing was freed for some time and less than 1 MiB is free. It
+ * resident, and since the last thread has freed 1 MiB (blocks returned to slabs count) or has 64 threads; or 4 MiB have
+ * a learned decay time (the option `policy`). It does a round every half of the purge delay in force. It ends when the
+ * program is idle and all free memory went back, or nothing was freed for some time and less than 1 MiB is free. It
  * blocks all signals and is named "hakmem". HAKMEM_BACKGROUND=off switches it off; then only slow paths give memory
  * back.
  *
  * It is stopped before a fork and before a program changes namespaces. When the stop returns, the kernel does not count
  * the thread any more. It comes back when as much was freed again, or a second later if it had work left. In static
- * programs, with the option `live`, and while an observer needs a clock (observers.clock_ms), it sleeps instead of
- * ending. With `live` it also stays through forks, so that a process that forks and waits can answer.
+ * programs, with the option `live`, while an observer needs a clock (observers.clock_ms), and while the program has 64
+ * threads, it sleeps instead of ending. With `live` it also stays through forks, so that a process that forks and waits
+ * can answer.
  *
  * It keeps no process alive: when the main thread has ended, by pthread_exit or by the system call, it ends for good.
  *

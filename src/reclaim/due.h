@@ -17,6 +17,10 @@ bool due_in_small_program(void);
 /* Tells whether the program is big. If not, it is asked again when it holds more. */
 bool due_is_big(void);
 
+/* Tells whether the program has so many threads that what they leave in their bins is a thread's work. Each may free
+ * into its bins only, and end, and no slow path would tell. */
+bool due_threads_are_many(void);
+
 /* Makes a thread due, until one starts. */
 void due_wish(bool is_wished);
 /* Notes whether a thread has left work undone, and when the last one ended or was stopped. */
