@@ -114,7 +114,8 @@ bool range_was_unmapped(const void *address) {
 }
 
 /* The kernel joins neighbours to one mapping, and refuses to unmap a part of it when the process has too many mappings.
- * Such a range loses its pages and waits, linked by its record. Threads push one, or take all. */
+ * Such a range loses its pages and waits, linked by its record. Threads push one, or take all. Rounds try those that
+ * they have taken in turn, and take the others when none is left. So each gets its turn. */
 static _Atomic(struct large *) refused_first;
 
 static void refused_push(struct large *range) {
@@ -130,17 +131,19 @@ static void unmap_or_wait(struct large *range) {
   refused_push(range);
 }
 
-#define REFUSALS_MAX 32u /* the next call begins with those that this one did not try */
+#define REFUSALS_MAX 32u /* of one round; the next one goes on with those that this one did not try */
 
-COLD void ranges_unmap_again(void) {
-  struct large *range = load_relaxed(&refused_first) ? atomic_exchange(&refused_first, NULL) : NULL;
-  unsigned refusals = 0;
-  for (struct large *next; range != NULL; range = next) {
-    next = range->class_next; /* first: the record is another thread's once the range is unmapped */
-    if (refusals < REFUSALS_MAX && pages_unmap(range->base, large_range_bytes(range)))
+COLD void ranges_unmap_again(unsigned most) {
+  static struct large *untried; /* the round's lock guards it */
+  if (untried == NULL && load_relaxed(&refused_first) != NULL)
+    untried = atomic_exchange(&refused_first, NULL);
+  for (unsigned tries = 0, refusals = 0; untried != NULL && tries < most && refusals < REFUSALS_MAX; tries++) {
+    struct large *range = untried;
+    untried = range->class_next; /* first: the record is another thread's once the range is unmapped */
+    if (pages_unmap(range->base, large_range_bytes(range)))
       continue;
-    refusals++;
     refused_push(range);
+    refusals++;
   }
 }
 

@@ -20,6 +20,8 @@
 #include "reclaim/delay.h"
 #include "threads/registry.h"
 
+#include <limits.h>
+
 /* Free ranges are cached large ranges and free extents. The preset decides about most of them, the policy
  * engine about the learned ones. They go back to the system by four rules, oldest first.
  *   R1  A learned range goes when its own time is over.
@@ -36,6 +38,7 @@
 #define PURGE_MARGIN ((size_t)4 << 20) /* a purge goes this far below its bound, so that the next is not due at once */
 #define STEP_BYTES ((size_t)8 << 20)   /* between two checks whether to go on */
 #define CALL_BYTES ((size_t)2 << 20)   /* one slow call gives back so much by R1 and R4; 20 us a MiB */
+#define CALL_RANGES 32u                /* and tries so many refused ranges again */
 #define LATE_DELAYS 2u                 /* so long slow calls leave R4 to a background thread that is at work */
 #define RELEASED_BYTES_MIN ((size_t)32 << 20) /* the shortest range to unmap where address space is not limited */
 #define LEARNED_IDLE_MS 10000u                /* an idle program keeps nothing for longer, whatever was learned */
@@ -65,10 +68,12 @@ static bool round_begin(void) {
   counter_note(reclaim_rounds);
   return true;
 }
-static void round_end(void) {
-  ranges_unmap_again();
+static void round_end_at_most(unsigned ranges) {
+  ranges_unmap_again(ranges);
   lock_give(&reclaim.round);
 }
+static void round_end(void) { round_end_at_most(UINT_MAX); }
+static void round_end_of_call(void) { round_end_at_most(CALL_RANGES); }
 
 static bool thread_did_round(uint64_t within_ms) {
   return os_milliseconds() - load_relaxed(&reclaim.thread_ms) < within_ms;
@@ -318,7 +323,7 @@ void reclaim_tick(void) {
   if (free_is_due() || (looks && learned_is_too_much()))
     given_back = purge_due(NULL, CALL_BYTES, delay_ms);
   delay_charge(given_back, delay_ms, !free_is_due());
-  round_end();
+  round_end_of_call();
 }
 
 static void tick_holes(struct pool *pool) {
@@ -331,14 +336,14 @@ static void tick_holes(struct pool *pool) {
   if (class != 0) /* else another thread has come to the end */
     store_relaxed(&pool->holes_class, purge_hole_batch(pool, class, &given_back));
   delay_charge(given_back, delay_ms, true);
-  round_end();
+  round_end_of_call();
 }
 
 void reclaim_tick_of_heap(const struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   if (heap->slow_calls % SLOW_CALLS_PERIOD == 0 && stashes_are_due() && round_begin()) {
     age_stashes(STASH_STEP_RANGES);
-    round_end();
+    round_end_of_call();
   }
   if (UNLIKELY(load_relaxed(&pool->holes_class) != 0) ||
       (UNLIKELY(heap->slow_calls % HOLES_LOOK_CALLS == 0) && holes_begin_if_due(pool)))

@@ -3,8 +3,7 @@
 #include <sys/mman.h>
 
 #include "mixed.h"
-
-#define PAGES 140000
+#include "use_up.h"
 
 /* The blocks' mappings are whole multiples of 2 MiB, so the kernel puts them side by side. */
 static const char *const option_sets[] = {
@@ -17,15 +16,6 @@ static const char *const option_sets[] = {
 
 static void *blocks[BLOCKS];
 
-static char *use_up_mappings(void) {
-  char *range = mmap(NULL, (size_t)PAGES * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(range != MAP_FAILED);
-  for (size_t i = 0; i < PAGES; i += 2)
-    if (mprotect(range + i * 4096, 4096, PROT_READ) != 0)
-      return range;
-  test_skip("the system allows more mappings than this test makes");
-}
-
 static void work(const char *options) {
   t_free(t_malloc(100));
   long before_kib = test_status("VmSize:");
@@ -34,7 +24,7 @@ static void work(const char *options) {
   char *range = use_up_mappings();
   for (int i = 0; i < BLOCKS; i++)
     t_free(blocks[i * 7 % BLOCKS]);
-  CHECK(munmap(range, (size_t)PAGES * 4096) == 0);
+  CHECK(munmap(range, USED_UP_BYTES) == 0);
   t_trim(0);
   long left_mib = (test_status("VmSize:") - before_kib) / 1024;
   printf("refused unmap, %s: %ld MiB left\n", options, left_mib);
