@@ -124,7 +124,7 @@ void housekeep_of_small(struct heap *own, unsigned cls) {
   pool_unlock(pool);
   if (UNLIKELY(++heap->slow_calls % SLOW_CALLS_PERIOD == 0) || UNLIKELY(!load_relaxed(&background_is_told)) ||
       UNLIKELY(deferred_waits()) || UNLIKELY(load_relaxed(&heap->flush_wanted)) ||
-      UNLIKELY(load_relaxed(&heap_pool(heap)->holes_class) != 0))
+      UNLIKELY(load_relaxed(&heap_pool(heap)->holes_are_due)))
     do_what_is_due(heap);
   else if (UNLIKELY(has_news))
     background_tick();

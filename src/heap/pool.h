@@ -36,7 +36,7 @@ struct pool {
   uint32_t id;                           /* const */
   bool is_shared;                        /* const: no heap is ever attached; the slabs are used under the lock */
   uint8_t node;                          /* const: of the threads that attach to it (os/nodes.h) */
-  _Atomic uint32_t holes_class;          /* class for the next step of purging holes; 0: none is due */
+  _Atomic bool holes_are_due;            /* slow paths are to go on with a walk over holes */
   uint64_t holes_ms;                     /* when the last walk over the holes began */
   uint8_t packed_first[HAK_CLASS_COUNT]; /* requests packed while the class had no slab; 0 in private pools */
   bool is_purging;                       /* holes of its slabs are being purged */

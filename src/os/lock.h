@@ -22,6 +22,8 @@ static inline bool lock_try(struct lock *lock) {
 }
 /* For a moment only, unless the holder is known to be stuck. */
 static inline bool lock_is_held(const struct lock *lock) { return load_relaxed(&lock->word) != 0; }
+/* For its holder: tells whether a thread may sleep until it is given. */
+static inline bool lock_is_awaited(const struct lock *lock) { return load_relaxed(&lock->word) == 2; }
 static inline void lock_take(struct lock *lock) {
   if (UNLIKELY(!lock_try(lock)))
     lock_wait(lock, UINT64_MAX);

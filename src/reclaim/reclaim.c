@@ -197,33 +197,39 @@ static void hole_search_begin(enum hole_search search, uint64_t delay_ms) {
   batch.delay_ms = (uint32_t)delay_ms;
 }
 
-/* Purges one batch of a pool's holes, from a class on. Returns the class where the next one begins; 0: nothing is left
- * to do, or the pool's lock is taken. */
-COLD static unsigned purge_hole_batch(struct pool *pool, unsigned class, size_t *given_back) {
-  if (!purge_is_on() || !lock_try(&pool->lock))
-    return 0;
-  inbox_drain_to_slabs(pool);
-  batch.class = class;
-  bool more = slab_set_holes_take(&pool->slabs, &batch);
+#define LEFT_MS 1u
+
+/* Purges the next batch of the holes of a pool, whose lock is held. Gives the lock; is_patient: for long enough that a
+ * thread that waits gets it. Returns false at the walk's end. */
+COLD static bool purge_hole_batch(struct pool *pool, bool is_patient, size_t *given_back) {
+  static _Atomic uint32_t nothing;
+  bool more = slab_set_holes_take(&pool->slabs, &batch), is_awaited = lock_is_awaited(&pool->lock);
   pool->is_purging = batch.slab_count > 0; /* until they are in their lists again, no thread may end the pool */
   inbox_unlock(pool);
+  if (batch.slab_count == 0) {
+    if (is_patient && is_awaited && more)
+      os_futex_wait_for(&nothing, 0, LEFT_MS);
+    return more;
+  }
   for (unsigned i = 0; i < batch.hole_count; i++)
     if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
       *given_back += batch.holes[i].bytes;
-  if (batch.slab_count > 0) {
-    counter_note(hole_batches);
-    lock_take(&pool->lock);
-    slab_set_holes_give(&pool->slabs, &batch);
-    pool->is_purging = false;
-    inbox_unlock(pool);
-  }
-  return more ? batch.class : 0;
+  counter_note(hole_batches);
+  lock_take(&pool->lock);
+  slab_set_holes_give(&pool->slabs, &batch);
+  pool->is_purging = false;
+  inbox_unlock(pool);
+  return more;
 }
 
 static size_t purge_holes_of(struct pool *pool, bool (*may_go_on)(void)) {
   size_t given_back = 0;
-  for (unsigned class = 1; class != 0 && goes_on(may_go_on);)
-    class = purge_hole_batch(pool, class, &given_back);
+  if (!goes_on(may_go_on) || !purge_is_on() || !lock_try(&pool->lock))
+    return 0;
+  inbox_drain_to_slabs(pool);
+  slab_set_holes_begin(&pool->slabs);
+  while (purge_hole_batch(pool, true, &given_back) && goes_on(may_go_on) && purge_is_on() && pool_lock(pool))
+    ;
   return given_back;
 }
 
@@ -246,7 +252,8 @@ static bool holes_begin_if_due(struct pool *pool) {
                 !thread_did_round(delay_ms);
   if (is_due) {
     pool->holes_ms = now_ms;
-    store_relaxed(&pool->holes_class, 1);
+    slab_set_holes_begin(&pool->slabs);
+    store_relaxed(&pool->holes_are_due, true);
   }
   lock_give(&pool->lock);
   return is_due;
@@ -332,9 +339,10 @@ static void tick_holes(struct pool *pool) {
   uint64_t delay_ms = delay_in_force_ms();
   size_t given_back = 0;
   hole_search_begin(HOLES_SETTLED, delay_ms);
-  unsigned class = load_relaxed(&pool->holes_class);
-  if (class != 0) /* else another thread has come to the end */
-    store_relaxed(&pool->holes_class, purge_hole_batch(pool, class, &given_back));
+  if (load_relaxed(&pool->holes_are_due)) { /* else another thread has come to the end */
+    bool is_locked = purge_is_on() && lock_try(&pool->lock);
+    store_relaxed(&pool->holes_are_due, is_locked && purge_hole_batch(pool, false, &given_back));
+  }
   delay_charge(given_back, delay_ms, true);
   round_end_of_call();
 }
@@ -345,7 +353,7 @@ void reclaim_tick_of_heap(const struct heap *heap) {
     age_stashes(STASH_STEP_RANGES);
     round_end_of_call();
   }
-  if (UNLIKELY(load_relaxed(&pool->holes_class) != 0) ||
+  if (UNLIKELY(load_relaxed(&pool->holes_are_due)) ||
       (UNLIKELY(heap->slow_calls % HOLES_LOOK_CALLS == 0) && holes_begin_if_due(pool)))
     tick_holes(pool);
 }

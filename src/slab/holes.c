@@ -45,23 +45,22 @@ static bool is_settled(struct slab *slab, const struct hole_batch *batch) {
   return batch->now_ms - slab->seen_ms >= batch->delay_ms;
 }
 
-/* Adds the holes of one list's slabs to the batch. False when the batch is full. */
-static bool holes_take_list(struct slab_set *set, struct slab *slab, struct hole_batch *batch) {
-  while (slab) {
-    struct slab *next = slab->next;
-    if (slab->rest != REST_PURGED && (batch->search == HOLES_ALL || is_settled(slab, batch))) {
-      unsigned before = batch->hole_count;
-      if (!holes_find(slab, batch))
-        return false;
-      if (batch->hole_count == before) {
-        slab->rest = REST_PURGED;
-      } else {
-        slab_list_leave(set, slab);
-        slab->rest = REST_PURGING;
-        batch->slabs[batch->slab_count++] = slab;
-      }
+/* Adds the holes of the walk's list to the batch. False if the batch is full, or *looks is 0. */
+static bool holes_take_list(struct slab_set *set, struct hole_batch *batch, unsigned *looks) {
+  struct hole_walk *walk = &set->walk;
+  for (struct slab *slab; (slab = walk->next) != NULL; --*looks) {
+    unsigned before = batch->hole_count;
+    bool is_due = slab->rest != REST_PURGED && (batch->search == HOLES_ALL || is_settled(slab, batch));
+    if (*looks == 0 || (is_due && !holes_find(slab, batch)))
+      return false;
+    walk->next = slab->next;
+    if (is_due && batch->hole_count == before) {
+      slab->rest = REST_PURGED;
+    } else if (is_due) {
+      slab_list_leave(set, slab);
+      slab->rest = REST_PURGING;
+      batch->slabs[batch->slab_count++] = slab;
     }
-    slab = next;
   }
   return true;
 }
@@ -74,12 +73,24 @@ static unsigned first_list(unsigned cls, enum hole_search search) {
   return in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
 }
 
+COLD void slab_set_holes_begin(struct slab_set *set) { set->walk = (struct hole_walk){.class = 1}; }
+
+/* A slab that leaves the list takes the walk along to the next one (slab_list_leave); one that enters a list is put to
+ * its front, behind the walk. */
 COLD bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
+  struct hole_walk *walk = &set->walk;
+  unsigned looks = HOLE_LOOKS_MAX;
   batch->slab_count = batch->hole_count = 0;
-  for (; batch->class < HAK_CLASS_COUNT; batch->class++)
-    for (unsigned list = first_list(batch->class, batch->search); list < FULLNESS_LISTS; list++)
-      if (!holes_take_list(set, set->lists[batch->class][list], batch) || batch->slab_count > 0)
-        return true; /* the next batch begins with this list again; purged slabs are skipped */
+  for (; walk->class < HAK_CLASS_COUNT; walk->class++, walk->list = 0) {
+    walk->list = (unsigned)max_size(walk->list, first_list(walk->class, batch->search));
+    for (; walk->list < FULLNESS_LISTS; walk->list++, walk->is_inside = false) {
+      if (!walk->is_inside)
+        walk->next = set->lists[walk->class][walk->list];
+      walk->is_inside = true;
+      if (!holes_take_list(set, batch, &looks) || batch->slab_count > 0)
+        return true;
+    }
+  }
   return false;
 }
 

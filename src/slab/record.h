@@ -46,6 +46,8 @@ static inline bool slab_has_list(const struct slab_set *set, unsigned list) {
 }
 
 static inline void slab_list_leave(struct slab_set *set, struct slab *slab) {
+  if (UNLIKELY(slab == set->walk.next))
+    set->walk.next = slab->next;
   if (slab_has_list(set, slab->list))
     slab_list_remove(&set->lists[slab->class][slab->list], slab);
   slab->list = NO_LIST;

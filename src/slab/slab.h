@@ -28,6 +28,13 @@
 
 struct slab;
 
+/* Where a walk over holes goes on. */
+struct hole_walk {
+  struct slab *next; /* in the list, if is_inside */
+  unsigned class, list;
+  bool is_inside;
+};
+
 #define SLAB_COUNTERS(DO) DO(refills_from_slab) DO(slabs_opened) DO(slabs_closed)
 struct slab_counters {
   SLAB_COUNTERS(COUNTER_FIELD)
@@ -45,6 +52,7 @@ struct slab_set {
   struct slab_counters counters;
   _Atomic size_t taken_bytes; /* of blocks outside the bitmaps; any thread may read it */
   uint64_t kept[CLASS_WORDS]; /* S6; others may be in it, too */
+  struct hole_walk walk;
 
   /* All zero while no slab is open: */
   struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
@@ -89,14 +97,17 @@ void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_ma
  * and no holes are being purged. */
 void slab_set_close_all(struct slab_set *set);
 
-/* Holes are OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go back. This
- * takes three steps (slab/holes.c), because the lock must not be held over the system calls:
+/* Holes are OS pages that lie wholly in free blocks. Nothing is stored in free blocks, so the pages may go back. A walk
+ * over a set's slabs, which slab_set_holes_begin begins, takes three steps again and again (slab/holes.c), because the
+ * lock must not be held over the system calls, nor for long:
  *   1  slab_set_holes_take, under the lock: finds holes and takes their slabs out of their lists. Blocks may still be
- *      put back into such a slab, but none is taken out
+ *      put back into such a slab, but none is taken out. It goes on where the last call stopped, and looks at
+ *      HOLE_LOOKS_MAX slabs at most
  *   2  the caller purges batch->holes, without the lock
  *   3  slab_set_holes_give, under the lock: puts the slabs into their lists again
  * All three must happen in one slow path, so that no fork comes between. */
 #define HOLES_MAX 512u /* more than the longest slab can have */
+#define HOLE_LOOKS_MAX 512u
 
 enum hole_search {
   HOLES_ALL,     /* of every slab */
@@ -105,7 +116,6 @@ enum hole_search {
 
 struct hole_batch {
   enum hole_search search;
-  unsigned class;    /* starts at 1 for each set */
   uint32_t now_ms;   /* for HOLES_SETTLED: the low bits of the time */
   uint32_t delay_ms; /* for HOLES_SETTLED: how long a slab must have been left alone */
   unsigned slab_count, hole_count;
@@ -116,8 +126,9 @@ struct hole_batch {
   } holes[HOLES_MAX];
 };
 
-/* Fills the batch with slabs, but not with those that have no new holes since their last purge. False when all classes
- * are done. */
+/* Fills the batch with slabs, but not with those that have no new holes since their last purge; it may stay empty. False
+ * when the walk is at its end. */
+void slab_set_holes_begin(struct slab_set *set);
 bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch);
 void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch);
 

@@ -65,7 +65,7 @@ UNIT_TEST(holes_go_by_age) {
   hak_trim(0);
 }
 
-static bool walk_is_due(void) { return load_relaxed(&heap_pool(heap_current())->holes_class) != 0; }
+static bool walk_is_due(void) { return load_relaxed(&heap_pool(heap_current())->holes_are_due); }
 
 /* A walk over holes that is due makes each slow path ask for it. Without purges none begins, and one that has begun
  * ends with the next slow call. */
