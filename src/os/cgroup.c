@@ -46,7 +46,8 @@ static bool list_has(const char *list, const char *word) {
 /* The hierarchy of v2, and the one of v1 that has the memory controller. If both exist, only one of them has limits. */
 enum hierarchy { HIERARCHY_V1, HIERARCHY_V2, HIERARCHIES };
 
-/* The buffers of a search, about 6 KiB. */
+/* The buffers of a search, about 6 KiB. They lie in a mapping, because the caller may be a coroutine whose stack has
+ * 8 KiB. */
 struct search {
   char names[HIERARCHIES][GROUP_BYTES]; /* the group of the process, seen from its namespace's root; "": none */
   struct os_group group;
@@ -168,30 +169,37 @@ static bool mount_visit(struct search *search, const char *root, const struct mo
 }
 
 /* Another mount may hide a mount; then the folder does not exist. */
-void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument) {
+static void groups_search(struct search *search, const char *root, const char *process) {
   static const struct mount usual[] = {{HIERARCHY_V2, "/", "/sys/fs/cgroup"},
                                        {HIERARCHY_V1, "/", "/sys/fs/cgroup/memory"}};
-  struct search search;
-  struct os_path *path = &search.group.path;
+  struct os_path *path = &search->group.path;
   struct mount mount;
   bool over = false;
-  search.visit = visit;
-  search.argument = argument;
-  search.names[HIERARCHY_V1][0] = search.names[HIERARCHY_V2][0] = 0;
   int names = os_path_set(path, root, process) ? os_path_open_in(path, "cgroup", O_RDONLY) : -1;
-  if (!os_lines_open(&search.in, names, search.line, sizeof search.line))
+  if (!os_lines_open(&search->in, names, search->line, sizeof search->line))
     return;
-  names_read(&search);
-  os_text_close(search.in.fd);
+  names_read(search);
+  os_text_close(search->in.fd);
   int mounts = os_path_open_under(path, root, "proc/self/mountinfo", O_RDONLY);
-  if (os_lines_open(&search.in, mounts, search.line, sizeof search.line)) {
-    for (char *line; !over && (line = os_lines_next(&search.in)) != NULL;)
-      over = mount_parse(line, &mount) && mount_visit(&search, root, &mount);
-    os_text_close(search.in.fd);
+  if (os_lines_open(&search->in, mounts, search->line, sizeof search->line)) {
+    for (char *line; !over && (line = os_lines_next(&search->in)) != NULL;)
+      over = mount_parse(line, &mount) && mount_visit(search, root, &mount);
+    os_text_close(search->in.fd);
     return;
   }
   for (unsigned i = 0; !over && i < sizeof usual / sizeof usual[0]; i++)
-    over = mount_visit(&search, root, &usual[i]);
+    over = mount_visit(search, root, &usual[i]);
+}
+
+void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument) {
+  size_t bytes = round_up(sizeof(struct search), os_page_bytes());
+  struct search *search = os_map(bytes, os_page_bytes()); /* zeroed: no names */
+  if (search == NULL)
+    return;
+  search->visit = visit;
+  search->argument = argument;
+  groups_search(search, root, process);
+  os_unmap(search, bytes);
 }
 
 struct found {
@@ -278,7 +286,7 @@ static bool pressure_visit(struct os_group *group, void *argument) {
   return *fd >= 0;
 }
 
-/* Apart, so that its path is not on the stack during the search for groups: a thread may have 16 KiB. */
+/* Apart, so that its path is not on the stack during the search for groups. */
 static NOINLINE int pressure_of_system(const char *root) {
   struct os_path path;
   return pressure_arm(os_path_open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));

@@ -87,9 +87,11 @@ int os_path_open_under(struct os_path *path, const char *root, const char *name,
   return os_path_set(path, root, "") ? os_path_open_in(path, name, flags) : -1;
 }
 
+#define FIELD_LINE_BYTES 256 /* on the stack of the caller, which may be a coroutine */
+
 uint64_t os_file_field(const char *path, const char *key) {
   KEEP_ERRNO;
-  char bytes[OS_LINE_BYTES];
+  char bytes[FIELD_LINE_BYTES];
   struct os_lines in;
   size_t length = strlen(key);
   if (!os_lines_open(&in, os_text_open(path, O_RDONLY), bytes, sizeof bytes))

@@ -17,8 +17,8 @@ size_t os_text_read(int fd, char *bytes, size_t length);
 
 /* Returns the number behind a key in a text, after blanks; 0 if there is none. */
 uint64_t os_text_field(const char *text, const char *key);
-/* The same of the first line of a file that begins with the key. However long the lines before are, it is found:
- * "Groups:" of /proc/PID/status may have 65,536 numbers. errno is kept. */
+/* The same of the first line of a file that begins with the key; it has less than 256 bytes. However long the lines
+ * before are, it is found: "Groups:" of /proc/PID/status may have 65,536 numbers. errno is kept. */
 uint64_t os_file_field(const char *path, const char *key);
 
 /* A file read by lines, through an array of the caller's. Longer lines are skipped. */
