@@ -193,18 +193,14 @@ static void write_file(void) {
 
 const char *policy_store_write(void) { return in_slow_path(write_file); }
 
-enum os_file_error policy_store_write_at(int fd, uint64_t *end) {
-  struct os_file_part part;
+enum os_file_error policy_store_add_to(struct os_file_part *part) {
   char *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   struct policy_state *view = policy_open();
   if (view)
     policy_table_tick(&view->table, (uint32_t)os_milliseconds());
   policy_close();
   size_t length = bytes && view ? encode_file(bytes, NULL) : 0;
-  enum os_file_error error = length ? os_file_begin_at(&part, fd, *end) : OS_FILE_NO_MEMORY;
-  if (!error)
-    error = os_file_end(&part, os_file_add(&part, bytes, length));
-  *end += length;
+  enum os_file_error error = length ? os_file_add(part, bytes, length) : OS_FILE_NO_MEMORY;
   if (bytes)
     os_unmap(bytes, READ_BYTES_MAX);
   return error;

@@ -14,8 +14,8 @@
 const char *policy_store_read(void);
 const char *policy_store_write(void);
 
-/* Writes what this process knows by now into an open file, from *end on, as a policy file. Sets *end to its end. */
-enum os_file_error policy_store_write_at(int fd, uint64_t *end);
+/* Adds what this process knows by now, as a policy file, to a file that is begun. */
+enum os_file_error policy_store_add_to(struct os_file_part *part);
 
 /* Reads and opens a policy file. *found points into the bytes, of which there must be more than the file has. *problem:
  * of what could be read. */

@@ -34,20 +34,21 @@ static enum control_result stop_profile(void) {
   return CONTROL_DONE;
 }
 
-/* Writes the content of an answer with content_write, if there is any. */
+/* Writes the content of an answer with add_content, if there is any. */
 static enum control_result write_answer(const struct os_shared *shared, bool is_any,
-                                        enum os_file_error (*content_write)(int fd, uint64_t *end), uint64_t *bytes) {
-  uint64_t end = shared->bytes;
+                                        enum os_file_error (*add_content)(struct os_file_part *), uint64_t *bytes) {
+  struct os_file_part file;
   if (!is_any)
     return CONTROL_IS_OFF;
   if (!os_shared_is_open(shared))
     return CONTROL_NOT_WRITTEN;
-  enum os_file_error error = content_write(shared->fd, &end);
+  enum os_file_error error = os_file_begin_at(&file, shared->fd, shared->bytes);
+  error = os_file_end(&file, error ? error : add_content(&file));
   if (error) {
     os_shared_empty(shared);
     return error == OS_FILE_NO_MEMORY ? CONTROL_NO_MEMORY : CONTROL_NOT_WRITTEN;
   }
-  *bytes = end - shared->bytes;
+  *bytes = file.length - shared->bytes;
   return CONTROL_DONE;
 }
 
@@ -59,9 +60,9 @@ static enum control_result carry_out(const struct os_shared *shared, uint64_t ve
   case CONTROL_STOP:
     return stop_profile();
   case CONTROL_DUMP:
-    return write_answer(shared, profile_was_started(), profile_write_at, bytes);
+    return write_answer(shared, profile_was_started(), profile_add_to, bytes);
   case CONTROL_POLICY:
-    return write_answer(shared, option_value(OPTION_POLICY) != POLICY_OFF, policy_store_write_at, bytes);
+    return write_answer(shared, option_value(OPTION_POLICY) != POLICY_OFF, policy_store_add_to, bytes);
   default:
     return CONTROL_UNKNOWN;
   }

@@ -65,7 +65,6 @@ struct locations {
 };
 
 struct writer {
-  struct os_file_part file;
   struct gzip gzip;
   struct locations locations;
   uint64_t string_count, mapping_count, function_count;
@@ -340,11 +339,9 @@ static bool put_stack(struct writer *w, const struct samples *samples, const str
 
 /* --- the file --- */
 
-static enum os_file_error write_content(struct writer *w, const struct samples *samples,
-                                        const struct pprof_about *about) {
+static enum os_file_error put_all(struct writer *w, const struct samples *samples, const struct pprof_about *about) {
   bool is_enough = true;
   size_t cursor = 0;
-  gzip_begin(&w->gzip, &w->file);
   put_about(w, samples, about);
   put_mappings(w);
   for (const struct sample_stack *stack; is_enough && (stack = samples_next(samples, &cursor)) != NULL;)
@@ -356,18 +353,14 @@ static enum os_file_error write_content(struct writer *w, const struct samples *
 
 #define WRITER_BYTES round_up(sizeof(struct writer), os_page_bytes())
 
-enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const struct samples *samples,
-                               const struct pprof_about *about) {
+enum os_file_error pprof_add(struct os_file_part *file, const struct samples *samples,
+                             const struct pprof_about *about) {
   KEEP_ERRNO;
   struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
   if (w == NULL)
     return OS_FILE_NO_MEMORY;
-  enum os_file_error error = path ? os_file_begin(&w->file, path) : os_file_begin_at(&w->file, fd, *end);
-  if (!error)
-    error = write_content(w, samples, about);
-  error = os_file_end(&w->file, error);
-  if (path == NULL)
-    *end = w->file.length;
+  gzip_begin(&w->gzip, file);
+  enum os_file_error error = put_all(w, samples, about);
   os_unmap(w, WRITER_BYTES);
   return error;
 }

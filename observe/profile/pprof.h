@@ -21,7 +21,5 @@ struct pprof_about {
   const char *version;   /* the writer's, ASCII */
 };
 
-/* Replaces the file at path whole, or leaves it as it is (inspect/file.h). path NULL: writes into an open file, from
- * *end on, and sets *end to the end of the profile. */
-enum os_file_error pprof_write(const char *path, int fd, uint64_t *end, const struct samples *samples,
-                               const struct pprof_about *about);
+/* Adds the profile to a file that is begun (inspect/file.h). */
+enum os_file_error pprof_add(struct os_file_part *file, const struct samples *samples, const struct pprof_about *about);

@@ -63,18 +63,21 @@ bool profile_copy(struct samples *copy, struct pprof_about *about) {
   return samples_copy_stacks(copy, &profile.samples);
 }
 
-static enum os_file_error write_copy(const char *path, int fd, uint64_t *end) {
+enum os_file_error profile_add_to(struct os_file_part *file) {
   struct samples copy;
   struct pprof_about about;
   if (!profile_copy(&copy, &about))
     return OS_FILE_NO_MEMORY;
-  enum os_file_error error = pprof_write(path, fd, end, &copy, &about);
+  enum os_file_error error = pprof_add(file, &copy, &about);
   samples_clear(&copy);
   return error;
 }
 
-enum os_file_error profile_write(const char *path) { return write_copy(path, -1, NULL); }
-enum os_file_error profile_write_at(int fd, uint64_t *end) { return write_copy(NULL, fd, end); }
+enum os_file_error profile_write(const char *path) {
+  struct os_file_part file;
+  enum os_file_error error = os_file_begin(&file, path);
+  return os_file_end(&file, error ? error : profile_add_to(&file));
+}
 
 void profile_stats(struct hak_stats *out) {
   HOLD_LOCK(&profile.lock);

@@ -29,10 +29,10 @@ bool profile_was_started(void);
 /* Copies the stacks (samples_copy_stacks), and tells about the profile. */
 bool profile_copy(struct samples *copy, struct pprof_about *about);
 
-/* Writes the profile as a file for pprof, whole or not at all. Sampling continues meanwhile. */
+/* Adds the profile, as a file for pprof, to a file that is begun. Sampling continues meanwhile. */
+enum os_file_error profile_add_to(struct os_file_part *file);
+/* Writes it as the file at path, whole or not at all. */
 enum os_file_error profile_write(const char *path);
-/* Writes it into an open file, from *end on. Sets *end to the end of the profile. */
-enum os_file_error profile_write_at(int fd, uint64_t *end);
 
 /* Sets the rows profile_*. */
 struct hak_stats;

@@ -23,7 +23,9 @@ static unsigned block_count;
 static void write_profile(const char *path) {
   const struct pprof_about about = {
       .period_bytes = 524288, .time_ns = 1700000000123456789, .duration_ns = 60000000000, .version = "hakmem 1.2.3"};
-  enum os_file_error error = pprof_write(path, -1, NULL, &samples, &about);
+  struct os_file_part file;
+  enum os_file_error error = os_file_begin(&file, path);
+  error = os_file_end(&file, error ? error : pprof_add(&file, &samples, &about));
   CHECK_SAY(error == OS_FILE_OK, "%s", os_file_words(error));
 }
 

@@ -212,10 +212,16 @@ static bool is_alone(void) {
   return entries == 1;
 }
 
+static enum os_file_error write_to(const char *name, const struct pprof_about *about) {
+  struct os_file_part file;
+  enum os_file_error error = os_file_begin(&file, name);
+  return os_file_end(&file, error ? error : pprof_add(&file, &samples, about));
+}
+
 static enum os_file_error write_it(void) {
   const struct pprof_about about = {.period_bytes = 4096, .time_ns = 5, .duration_ns = 7, .version = "hakmem"};
   errno = EDOM;
-  enum os_file_error error = pprof_write(path, -1, NULL, &samples, &about);
+  enum os_file_error error = write_to(path, &about);
   int left = errno;
   all_is_well();
   assert_int_equal(left, EDOM);
@@ -282,7 +288,7 @@ UNIT_TEST(the_nth_call_fails) {
   const struct pprof_about about = {.version = "hakmem"};
   put_before();
   os.calls = 0;
-  assert_int_equal(pprof_write(path, -1, NULL, &samples, &about), OS_FILE_OK);
+  assert_int_equal(write_to(path, &about), OS_FILE_OK);
   calls = os.calls;
   assert_true(is_whole(&found));
   unsigned mappings = found.mappings;
@@ -342,8 +348,8 @@ UNIT_TEST(no_such_folder) {
   const struct pprof_about about = {.version = "hakmem"};
   char name[2 * NAME_BYTES];
   snprintf(name, sizeof name, "%s/none/profile", folder);
-  assert_int_equal(pprof_write(name, -1, NULL, &samples, &about), OS_FILE_ABSENT);
-  assert_int_equal(pprof_write(folder, -1, NULL, &samples, &about), OS_FILE_IRREGULAR);
+  assert_int_equal(write_to(name, &about), OS_FILE_ABSENT);
+  assert_int_equal(write_to(folder, &about), OS_FILE_IRREGULAR);
 }
 
 /* Examples of the encoding's documentation, and the bounds. */
