@@ -41,7 +41,7 @@ static void metrics_add(struct live_process *process, void *context) {
   (void)context;
   struct live_kernel kernel;
   char command[2 * LIVE_COMMAND], *to = command;
-  struct figures *figures = malloc(sizeof *figures + (1 + stats_field_count) * sizeof *figures->values);
+  struct figures *figures = malloc(sizeof *figures + (1 + STATS_FIELDS) * sizeof *figures->values);
   if (figures == NULL) {
     is_short = true;
     return;
@@ -55,7 +55,7 @@ static void metrics_add(struct live_process *process, void *context) {
   *to = 0;
   snprintf(figures->labels, sizeof figures->labels, "{pid=\"%ld\",command=\"%s\"}", process->pid, command);
   figures->values[0] = kernel.resident_bytes;
-  for (size_t i = 0; i < stats_field_count; i++)
+  for (size_t i = 0; i < STATS_FIELDS; i++)
     figures->values[i + 1] = live_total(process, stats_fields[i].name);
   figures->next = NULL;
   *last = figures;
@@ -75,7 +75,7 @@ static void print_family(const struct stats_field *field, size_t column) {
 /* Prints what was kept. */
 static void metrics_print(void) {
   print_family(&resident, 0);
-  for (size_t i = 0; i < stats_field_count; i++)
+  for (size_t i = 0; i < STATS_FIELDS; i++)
     print_family(&stats_fields[i], i + 1);
   puts("# EOF");
 }

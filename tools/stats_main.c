@@ -31,9 +31,9 @@ static void print_rows_of(const struct stats_field *fields, size_t count, enum s
 
 /* The page has a table for each group, in their order. */
 static void print_rows(unsigned group) {
-  print_rows_of(stats_fields, stats_field_count, (enum stats_group)group);
-  print_rows_of(stats_process_fields, stats_process_field_count, (enum stats_group)group);
-  print_rows_of(stats_class_fields, stats_class_field_count, (enum stats_group)group);
+  print_rows_of(stats_fields, STATS_FIELDS, (enum stats_group)group);
+  print_rows_of(stats_process_fields, STATS_PROCESS_FIELDS, (enum stats_group)group);
+  print_rows_of(stats_class_fields, STATS_CLASS_FIELDS, (enum stats_group)group);
 }
 
 static void print_properties(const char *margin, const struct stats_field *fields, size_t count) {
@@ -55,18 +55,18 @@ static void schema_print(void) {
          "    \"hakmem\": {\"type\": \"string\", \"pattern\": \"^hakmem [0-9]+\\\\.[0-9]+\\\\.[0-9]+ \"},\n"
          "    \"schema\": {\"const\": %u},\n    \"pid\": {\"type\": \"integer\", \"minimum\": 1}",
          STATS_SCHEMA);
-  print_properties("    ", stats_process_fields, stats_process_field_count);
-  print_properties("    ", stats_fields, stats_field_count);
+  print_properties("    ", stats_process_fields, STATS_PROCESS_FIELDS);
+  print_properties("    ", stats_fields, STATS_FIELDS);
   printf(",\n    \"classes\": {\n      \"type\": \"array\",\n      \"maxItems\": %d,\n      \"items\": {\n"
          "        \"type\": \"object\",\n        \"properties\": {\n"
          "          \"%s\": {\"type\": \"integer\", \"minimum\": 16, \"description\": \"%s\"}",
          HAK_STATS_CLASSES, stats_class_fields[0].name, stats_class_fields[0].sentence);
-  print_properties("          ", stats_class_fields + 1, stats_class_field_count - 1);
+  print_properties("          ", stats_class_fields + 1, STATS_CLASS_FIELDS - 1);
   printf("\n        },\n        \"required\": [");
-  print_names(stats_class_fields, stats_class_field_count, "");
+  print_names(stats_class_fields, STATS_CLASS_FIELDS, "");
   printf("]\n      }\n    }\n  },\n  \"required\": [\"hakmem\", \"schema\", \"pid\"");
-  print_names(stats_process_fields, stats_process_field_count, ", ");
-  print_names(stats_fields, stats_field_count, ", ");
+  print_names(stats_process_fields, STATS_PROCESS_FIELDS, ", ");
+  print_names(stats_fields, STATS_FIELDS, ", ");
   printf(", \"classes\"]\n}\n");
 }
 

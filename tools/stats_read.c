@@ -36,12 +36,9 @@ static bool read_number(const char *object, const char *name, uint64_t *out, cha
 
 static bool read_fields(const char *object, const struct stats_field *fields, size_t count, void *stats,
                         char problem[STATS_READ_SENTENCE]) {
-  for (size_t i = 0; i < count; i++) {
-    uint64_t value;
-    if (!read_number(object, fields[i].name, &value, problem))
+  for (size_t i = 0; i < count; i++)
+    if (!read_number(object, fields[i].name, (uint64_t *)stats + i, problem))
       return false;
-    memcpy((char *)stats + fields[i].offset, &value, sizeof value);
-  }
   return true;
 }
 
@@ -52,7 +49,7 @@ static bool read_classes(char *at, struct stats_snapshot *out, char problem[STAT
     if (end == NULL)
       break;
     *end = 0;
-    if (!read_fields(at, stats_class_fields, stats_class_field_count, &out->classes[out->class_count++], problem))
+    if (!read_fields(at, stats_class_fields, STATS_CLASS_FIELDS, &out->classes[out->class_count++], problem))
       return false;
     at = end + 1 + (end[1] == ',');
   }
@@ -76,8 +73,8 @@ bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_
   if (schema != STATS_SCHEMA)
     return wrong(problem, "the report is of another schema: another version of hakmem wrote it");
   return read_number(rest, "pid", &out->pid, problem) &&
-         read_fields(rest, stats_fields, stats_field_count, &out->stats, problem) &&
-         read_fields(rest, stats_process_fields, stats_process_field_count, &out->process, problem) &&
+         read_fields(rest, stats_fields, STATS_FIELDS, &out->stats, problem) &&
+         read_fields(rest, stats_process_fields, STATS_PROCESS_FIELDS, &out->process, problem) &&
          read_classes(classes + strlen(CLASSES_START), out, problem);
 }
 

@@ -70,21 +70,22 @@ static void format_text(struct text *text, const struct stats_snapshot *snapshot
 
 /* --- JSON --- */
 
+/* stats: the struct of these fields, which is an array of numbers. */
 static void json_fields(struct text *text, const char *first, const struct stats_field *fields, size_t count,
                         const void *stats) {
   for (size_t i = 0; i < count; i++)
-    text_format(text, "%s\"%s\":%lu", i ? "," : first, fields[i].name, stats_value(stats, &fields[i]));
+    text_format(text, "%s\"%s\":%lu", i ? "," : first, fields[i].name, ((const uint64_t *)stats)[i]);
 }
 
 static void format_json(struct text *text, const struct stats_snapshot *snapshot) {
   text_format(text, "{\"hakmem\":\"%s\",\"schema\":%lu,\"pid\":%lu", snapshot->version, (uint64_t)STATS_SCHEMA,
               snapshot->pid);
-  json_fields(text, ",", stats_process_fields, stats_process_field_count, &snapshot->process);
-  json_fields(text, ",", stats_fields, stats_field_count, &snapshot->stats);
+  json_fields(text, ",", stats_process_fields, STATS_PROCESS_FIELDS, &snapshot->process);
+  json_fields(text, ",", stats_fields, STATS_FIELDS, &snapshot->stats);
   text_string(text, ",\"classes\":[");
   for (size_t i = 0; i < snapshot->class_count; i++) {
     text_string(text, i ? ",{" : "{");
-    json_fields(text, "", stats_class_fields, stats_class_field_count, &snapshot->classes[i]);
+    json_fields(text, "", stats_class_fields, STATS_CLASS_FIELDS, &snapshot->classes[i]);
     text_string(text, "}");
   }
   text_string(text, "]}\n");
@@ -110,18 +111,18 @@ static void write_metrics(struct text *text, const struct stats_field *fields, s
   for (size_t i = 0; i < count; i++) {
     stats_metric_head(text, "", &fields[i]);
     metric_name(text, "", &fields[i], pid);
-    text_format(text, "} %lu\n", stats_value(stats, &fields[i]));
+    text_format(text, "} %lu\n", ((const uint64_t *)stats)[i]);
   }
 }
 
 /* Writes the metrics of size classes, with the block size as a label. */
 static void class_metrics(struct text *text, const struct stats_snapshot *snapshot) {
-  for (size_t i = 1; i < stats_class_field_count; i++) {
+  for (size_t i = 1; i < STATS_CLASS_FIELDS; i++) {
     stats_metric_head(text, "class_", &stats_class_fields[i]);
     for (size_t j = 0; j < snapshot->class_count; j++) {
       metric_name(text, "class_", &stats_class_fields[i], snapshot->pid);
       text_format(text, ",block_bytes=\"%lu\"} %lu\n", snapshot->classes[j].block_bytes,
-                  stats_value(&snapshot->classes[j], &stats_class_fields[i]));
+                  ((const uint64_t *)&snapshot->classes[j])[i]);
     }
   }
 }
@@ -130,8 +131,8 @@ _Static_assert(offsetof(struct hak_class_stats, block_bytes) == 0, "the first ro
 static void format_openmetrics(struct text *text, const struct stats_snapshot *snapshot) {
   text_string(text, "# TYPE " STATS_PREFIX "build_info gauge\n# HELP " STATS_PREFIX "build_info The library.\n");
   text_format(text, STATS_PREFIX "build_info{pid=\"%lu\",version=\"%s\"} 1\n", snapshot->pid, snapshot->version);
-  write_metrics(text, stats_process_fields, stats_process_field_count, &snapshot->process, snapshot->pid);
-  write_metrics(text, stats_fields, stats_field_count, &snapshot->stats, snapshot->pid);
+  write_metrics(text, stats_process_fields, STATS_PROCESS_FIELDS, &snapshot->process, snapshot->pid);
+  write_metrics(text, stats_fields, STATS_FIELDS, &snapshot->stats, snapshot->pid);
   class_metrics(text, snapshot);
   text_string(text, "# EOF\n");
 }

@@ -29,7 +29,7 @@ EXPORT void malloc_stats(void) { stats_report(2, STATS_TEXT); }
 
 static void print_fields(FILE *stream, const struct stats_field *fields, size_t count, const void *stats) {
   for (size_t i = 0; i < count; i++)
-    fprintf(stream, "<hakmem name=\"%s\" value=\"%lu\"/>\n", fields[i].name, stats_value(stats, &fields[i]));
+    fprintf(stream, "<hakmem name=\"%s\" value=\"%lu\"/>\n", fields[i].name, ((const uint64_t *)stats)[i]);
 }
 
 static void print_classes(FILE *stream) {
@@ -37,8 +37,8 @@ static void print_classes(FILE *stream) {
   size_t count = hak_stats_classes_get(classes, HAK_STATS_CLASSES);
   for (size_t i = 0; i < count; i++) {
     fprintf(stream, "<class");
-    for (size_t j = 0; j < stats_class_field_count; j++)
-      fprintf(stream, " %s=\"%lu\"", stats_class_fields[j].name, stats_value(&classes[i], &stats_class_fields[j]));
+    for (size_t j = 0; j < STATS_CLASS_FIELDS; j++)
+      fprintf(stream, " %s=\"%lu\"", stats_class_fields[j].name, ((const uint64_t *)&classes[i])[j]);
     fprintf(stream, "/>\n");
   }
 }
@@ -60,8 +60,8 @@ EXPORT int malloc_info(int options, FILE *stream) {
           s.heap_peak_bytes);
   struct hak_process_stats process;
   hak_process_stats_get(&process);
-  print_fields(stream, stats_fields, stats_field_count, &s);
-  print_fields(stream, stats_process_fields, stats_process_field_count, &process);
+  print_fields(stream, stats_fields, STATS_FIELDS, &s);
+  print_fields(stream, stats_process_fields, STATS_PROCESS_FIELDS, &process);
   print_classes(stream);
   return fprintf(stream, "</malloc>\n") < 0 ? -1 : 0;
 }

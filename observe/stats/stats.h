@@ -25,21 +25,20 @@ enum stats_kind { STATS_GAUGE, STATS_COUNTER };
 /* Arrays, not pointers: a pointer costs a relocation at the start of each program. */
 struct stats_field {
   char name[28];
-  uint32_t offset; /* in its struct */
   enum stats_group group;
   enum stats_kind kind;
   char unit[12];
   char sentence[132];
 };
-extern const struct stats_field stats_fields[]; /* of struct hak_stats */
-extern const size_t stats_field_count;
-extern const struct stats_field stats_process_fields[];
-extern const size_t stats_process_field_count;
-extern const struct stats_field stats_class_fields[];
-extern const size_t stats_class_field_count;
-
-/* Returns a field's value. stats: the struct that the field belongs to. */
-uint64_t stats_value(const void *stats, const struct stats_field *field);
+/* Each struct is an array of numbers, in the order of its rows. */
+enum {
+  STATS_FIELDS = sizeof(struct hak_stats) / sizeof(uint64_t),
+  STATS_PROCESS_FIELDS = sizeof(struct hak_process_stats) / sizeof(uint64_t),
+  STATS_CLASS_FIELDS = sizeof(struct hak_class_stats) / sizeof(uint64_t)
+};
+extern const struct stats_field stats_fields[STATS_FIELDS];
+extern const struct stats_field stats_process_fields[STATS_PROCESS_FIELDS];
+extern const struct stats_field stats_class_fields[STATS_CLASS_FIELDS];
 
 /* hak_stats_get and hak_stats_classes_get for callers in a slow path. */
 void stats_take(struct hak_stats *out);
