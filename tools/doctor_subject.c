@@ -255,8 +255,8 @@ void doctor_modules(struct doctor *doctor, doctor_visit *visit, void *argument) 
   struct os_maps maps;
   struct os_mapping mapping;
   snprintf(path, sizeof path, "%s%s/maps", doctor->root, doctor->proc);
-  bool is_open = os_maps_open_at(&maps, open(path, O_RDONLY | O_CLOEXEC));
-  while (is_open && os_maps_next(&maps, &mapping))
+  os_maps_open_at(&maps, open(path, O_RDONLY | O_CLOEXEC));
+  while (os_maps_next(&maps, &mapping))
     if (mapping.is_executable && *mapping.name == '/' && strcmp(mapping.name, last) != 0 &&
         path_set(last, mapping.name))
       visit(doctor, last, argument);

@@ -88,9 +88,10 @@ static bool maps_file(int folder, const char *name) {
   struct os_maps maps;
   struct os_mapping mapping;
   char link[LINK_BYTES];
-  bool is_open = os_maps_open_at(&maps, openat(folder, "maps", O_RDONLY | O_CLOEXEC)), found = false;
+  bool found = false;
+  os_maps_open_at(&maps, openat(folder, "maps", O_RDONLY | O_CLOEXEC));
   link_of(name, link);
-  while (is_open && !found && os_maps_next(&maps, &mapping))
+  while (!found && os_maps_next(&maps, &mapping))
     found = strcmp(mapping.name, link) == 0;
   os_maps_close(&maps);
   return found;
@@ -430,8 +431,8 @@ void live_place(const struct live_process *process, uint64_t address, char place
   char file[4096] = "";
   uint64_t base = 0;
   snprintf(place, LIVE_PLACE, "0x%lx", address);
-  bool is_open = os_maps_open_at(&maps, openat(process->folder, "maps", O_RDONLY | O_CLOEXEC));
-  while (is_open && os_maps_next(&maps, &mapping)) {
+  os_maps_open_at(&maps, openat(process->folder, "maps", O_RDONLY | O_CLOEXEC));
+  while (os_maps_next(&maps, &mapping)) {
     if (strcmp(mapping.name, file) != 0) {
       snprintf(file, sizeof file, "%s", mapping.name);
       base = mapping.start - mapping.offset;

@@ -1,18 +1,13 @@
 #include "inspect/maps.h"
 
-#include "os/os.h"
-#include "os/text_file.h"
-
 #include <fcntl.h>
 #include <string.h>
 
-bool os_maps_open_at(struct os_maps *maps, int fd) {
-  return os_lines_open(&maps->lines, fd, maps->bytes, sizeof maps->bytes);
-}
+void os_maps_open_at(struct os_maps *maps, int fd) { os_lines_open(&maps->lines, fd, maps->bytes, sizeof maps->bytes); }
 
-bool os_maps_open(struct os_maps *maps) {
+void os_maps_open(struct os_maps *maps) {
   KEEP_ERRNO;
-  return os_maps_open_at(maps, os_text_open("/proc/self/maps", O_RDONLY));
+  os_maps_open_at(maps, os_text_open("/proc/self/maps", O_RDONLY));
 }
 
 void os_maps_close(struct os_maps *maps) {

@@ -21,8 +21,8 @@ struct os_maps {
   char bytes[OS_MAPS_BYTES];
 };
 
-/* Opens this process's list. os_maps_open_at: another one's, given by a descriptor; -1: it cannot be opened. */
-bool os_maps_open(struct os_maps *maps);
-bool os_maps_open_at(struct os_maps *maps, int fd);
+/* Opens this process's list. os_maps_open_at: another one's, given by a descriptor; -1: the list is empty. */
+void os_maps_open(struct os_maps *maps);
+void os_maps_open_at(struct os_maps *maps, int fd);
 bool os_maps_next(struct os_maps *maps, struct os_mapping *out);
 void os_maps_close(struct os_maps *maps);

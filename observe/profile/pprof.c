@@ -236,8 +236,7 @@ static void put_listed(struct writer *w, bool is_main) {
   struct os_mapping mapping;
   uintptr_t first_page = 0; /* of the file that is listed, and that file's name */
   uint32_t first_name = 0;
-  if (!os_maps_open(&w->maps))
-    return;
+  os_maps_open(&w->maps);
   while (os_maps_next(&w->maps, &mapping)) {
     uint32_t name = os_module_build(NULL, 0, mapping.name);
     if (mapping.offset == 0) {
@@ -255,12 +254,6 @@ static void put_listed(struct writer *w, bool is_main) {
       w->ranges[w->range_count++] = (struct range){mapping.start, mapping.limit, number};
   }
   os_maps_close(&w->maps);
-}
-
-/* The program's own mapping must come first. */
-static void put_mappings(struct writer *w) {
-  put_listed(w, true);
-  put_listed(w, false);
 }
 
 static uint64_t mapping_of(const struct writer *w, uintptr_t address) {
@@ -343,7 +336,8 @@ static enum os_file_error put_all(struct writer *w, const struct samples *sample
   bool is_enough = true;
   size_t cursor = 0;
   put_about(w, samples, about);
-  put_mappings(w);
+  put_listed(w, true); /* must come first */
+  put_listed(w, false);
   for (const struct sample_stack *stack; is_enough && (stack = samples_next(samples, &cursor)) != NULL;)
     is_enough = w->gzip.error == OS_FILE_OK && put_stack(w, samples, stack);
   locations_clear(&w->locations);
