@@ -61,9 +61,9 @@ struct program {
   uintptr_t start; /* of the function */
 };
 
-enum saved_kind { SAVED_NOWHERE, SAVED_LOST, SAVED_FROM_CFA, SAVED_FROM_FP };
+/* Where the caller's value of a register is. */
 struct saved {
-  enum saved_kind kind; /* SAVED_NOWHERE: it is unchanged */
+  enum cfi_fp kind;
   int64_t offset;
 };
 enum base { BASE_UNKNOWN, BASE_REGISTER, BASE_STORED };
@@ -144,7 +144,7 @@ static struct saved saved_by_expression(uint64_t number, struct cfi_reader block
   int64_t offset;
   bool is_from_fp = !block.is_short && take_sum(&block, &base, &offset) && block.at == block.end &&
                     base == CFI_REGISTER_FP && number == CFI_REGISTER_FP;
-  return is_from_fp ? (struct saved){SAVED_FROM_FP, offset} : (struct saved){SAVED_LOST, 0};
+  return is_from_fp ? (struct saved){FP_FROM_FP, offset} : (struct saved){FP_LOST, 0};
 }
 
 enum effect {
@@ -232,16 +232,16 @@ static void apply(struct machine *machine, enum effect effect, uint64_t first, i
     machine->reached += first * machine->program->code_unit;
     break;
   case EFFECT_SAVE:
-    *saved_in(row, first) = (struct saved){SAVED_FROM_CFA, second};
+    *saved_in(row, first) = (struct saved){FP_FROM_CFA, second};
     break;
   case EFFECT_SAVE_BY_EXPRESSION:
     *saved_in(row, first) = saved_by_expression(first, machine->block);
     break;
   case EFFECT_KEEP:
-    *saved_in(row, first) = (struct saved){SAVED_NOWHERE, 0};
+    *saved_in(row, first) = (struct saved){FP_UNCHANGED, 0};
     break;
   case EFFECT_LOSE:
-    *saved_in(row, first) = (struct saved){SAVED_LOST, 0};
+    *saved_in(row, first) = (struct saved){FP_LOST, 0};
     break;
   case EFFECT_RESTORE:
     *saved_in(row, first) = *saved_in(&machine->initial, first);
@@ -297,17 +297,13 @@ static struct cfi_rule rule_of(const struct row *row) {
   if (!is_words(row->base_offset, 22) || !is_words(row->fp.offset, 18) || !is_words(row->link.offset, 18))
     return end;
   rule.cfa_words = row->base_offset / 8;
-  static const unsigned char fp[] = {[SAVED_NOWHERE] = FP_UNCHANGED,
-                                     [SAVED_LOST] = FP_LOST,
-                                     [SAVED_FROM_CFA] = FP_FROM_CFA,
-                                     [SAVED_FROM_FP] = FP_FROM_FP};
-  rule.fp = fp[row->fp.kind];
+  rule.fp = row->fp.kind;
   rule.fp_words = row->fp.offset / 8;
   rule.return_words = row->link.offset / 8;
 #if defined(__aarch64__)
-  rule.is_in_register = row->link.kind == SAVED_NOWHERE;
+  rule.is_in_register = row->link.kind == FP_UNCHANGED;
 #endif
-  return row->link.kind == SAVED_FROM_CFA || rule.is_in_register ? rule : end;
+  return row->link.kind == FP_FROM_CFA || rule.is_in_register ? rule : end;
 }
 
 static struct cfi_rule program_rule(const struct program *program, uintptr_t place) {
