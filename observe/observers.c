@@ -8,7 +8,6 @@
 #include "live/large_sites.h"
 #include "live/live.h"
 #include "os/filter.h"
-#include "profile/heap_profile.h"
 #include "profile/profile.h"
 #include "profile/unwind.h"
 #include "stats/stats.h"

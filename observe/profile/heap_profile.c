@@ -1,6 +1,4 @@
 /* Heap profiles on request: of the program, and of the options at its start and end. */
-#include "profile/heap_profile.h"
-
 #include "base/options.h"
 #include "hakmem/hakmem.h"
 #include "heap/slow_path.h"

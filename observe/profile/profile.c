@@ -108,21 +108,15 @@ void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, u
     samples_add(&profile.samples, block, addresses, depth, weight);
 }
 
-/* Takes the block. When memory is short, a slab of the shared pool would be too much for a few samples. */
-static void *sample_take(unsigned cls, bool is_packed) {
-  size_t bytes = class_bytes(cls);
-  return is_packed ? packed_take(bytes, bytes & -bytes) : pool_shared_take(shared_pool(), cls);
-}
-
 void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
   size_t bytes = class_bytes(cls);
   if (!profile_is_on())
     return NULL;
-  bool is_packed = usage_is_short();
-  int counted = !is_packed; /* no class counts packed blocks */
+  bool is_packed = usage_is_short(); /* then a slab of the shared pool would be too much for a few samples */
+  int counted = !is_packed;          /* no class counts packed blocks */
   tally_allocated(heap, cls, counted);
   heap_unlock(heap);
-  void *block = sample_take(cls, is_packed);
+  void *block = is_packed ? packed_take(bytes, bytes & -bytes) : pool_shared_take(shared_pool(), cls);
   if (block == NULL) {
     heap_lock(heap);
     tally_allocated(heap, cls, -counted);

@@ -34,6 +34,10 @@ enum os_file_error profile_add_to(struct os_file_part *file);
 /* Writes it as the file at path, whole or not at all. */
 enum os_file_error profile_write(const char *path);
 
+/* What the options ask for, at program start and end (heap_profile.c). */
+void heap_profile_begin(void);
+void heap_profile_end(void);
+
 /* Sets the rows profile_*. */
 struct hak_stats;
 void profile_stats(struct hak_stats *out);
