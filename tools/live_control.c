@@ -105,8 +105,7 @@ static uint64_t stage_of(const struct control *control) {
 }
 
 static bool move_stage(struct control *control, uint64_t from, uint64_t to) {
-  return atomic_compare_exchange_strong_explicit(&control->page->stage, &from, to, memory_order_acq_rel,
-                                                 memory_order_relaxed);
+  return atomic_compare_exchange_strong(&control->page->stage, &from, to);
 }
 
 static bool nobody_comes(struct control *control) {

@@ -103,8 +103,7 @@ static void report_await(void) {
 
 void report_misuse(enum misuse misuse, const struct slot *slot, uintptr_t address, const struct os_access *access) {
   uint32_t state = REPORT_NONE;
-  if (!atomic_compare_exchange_strong_explicit(&report_state, &state, REPORT_BEGUN, memory_order_acquire,
-                                               memory_order_acquire)) {
+  if (!atomic_compare_exchange_strong(&report_state, &state, REPORT_BEGUN)) {
     if (state == REPORT_BEGUN)
       report_await();
     return;

@@ -145,8 +145,7 @@ struct slot *slot_of(uintptr_t address) {
 
 bool slot_claim(struct slot *slot) {
   uint32_t live = SLOT_LIVE;
-  return atomic_compare_exchange_strong_explicit(&slot->state, &live, SLOT_ENDING, memory_order_acq_rel,
-                                                 memory_order_relaxed);
+  return atomic_compare_exchange_strong(&slot->state, &live, SLOT_ENDING);
 }
 
 const char *slot_written(const struct slot *slot) {

@@ -77,9 +77,7 @@ void control_serve(const struct os_shared *shared) {
     return;
   bool is_asked = control_stage_of(asked) == CONTROL_ASKED;
   uint64_t next = control_staged(asked, is_asked ? CONTROL_TAKEN : CONTROL_FREE);
-  if (!atomic_compare_exchange_strong_explicit(&page->stage, &asked, next, memory_order_acq_rel,
-                                               memory_order_relaxed) ||
-      !is_asked)
+  if (!atomic_compare_exchange_strong(&page->stage, &asked, next) || !is_asked)
     return;
   uint64_t verb = load_relaxed(&page->verb);
   uint64_t interval = load_relaxed(&page->interval_bytes);

@@ -182,8 +182,7 @@ static void snapshot_write(void) {
   pools_classes(live.classes);
   write_classes(words);
   write_sites(words);
-  const uint64_t moment[] = {begun_ns, os_thread_nanoseconds() - worked_ns};
-  put_row(words, TABLE_MOMENT, moment);
+  put_row(words, TABLE_MOMENT, (const uint64_t[]){begun_ns, os_thread_nanoseconds() - worked_ns});
   put_word(words + LIVE_CHECKSUM, checksum_of(words));
   atomic_store_explicit(&head->sequence, 2 * snapshot, memory_order_release);
   store_relaxed(&live.cost_ns, os_thread_nanoseconds() - worked_ns);
