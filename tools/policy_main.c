@@ -107,12 +107,8 @@ static const char *module_name(const struct policy_view *view, uint32_t tag) {
 static void site_text(const struct policy_view *view, const struct policy_record *record, char text[SITE_BYTES]) {
   uint32_t tag = policy_tag_of(record->site);
   uint64_t offset = policy_offset_of(record->site);
-  if (record->kind == POLICY_RECORD_REST) {
-    snprintf(text, SITE_BYTES, "all other sites");
-    return;
-  }
-  if (tag == POLICY_TAG_SMALL) {
-    snprintf(text, SITE_BYTES, "small blocks");
+  if (record->kind == POLICY_RECORD_REST || tag == POLICY_TAG_SMALL) {
+    snprintf(text, SITE_BYTES, record->kind == POLICY_RECORD_REST ? "all other sites" : "small blocks");
     return;
   }
   char at[32], unnamed[16];

@@ -1,6 +1,5 @@
 /* hakmem-profile: starts, writes and stops a heap profile of a process with HAKMEM_LIVE=1, from outside. */
 #include "tools/live_control.h"
-#include "tools/live_print.h"
 #include "tools/tool.h"
 
 #include <errno.h>

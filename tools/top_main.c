@@ -6,7 +6,6 @@
 #include <curses.h>
 #include <langinfo.h>
 #include <locale.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

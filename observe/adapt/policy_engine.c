@@ -132,8 +132,6 @@ static bool is_ready(void) {
   return engine.state == ENGINE_READY;
 }
 
-static bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
-
 /* The lock is held, and there is a table. */
 static void note_taken(uint64_t site, size_t size, size_t bytes) {
   if (policy_is_evolving())

@@ -12,6 +12,8 @@
 #include "base/options.h"
 #include "policy/keep_policy.h"
 
+static inline bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
+
 /* Notes that a large object is made. caller: the return address of the call of malloc. Pass the result to the next two
  * functions. */
 uint64_t policy_large_taken(uintptr_t caller, size_t bytes);

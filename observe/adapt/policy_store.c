@@ -78,17 +78,15 @@ static void apply_file(const struct policy_file *found) {
   policy_close();
 }
 
-static bool is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
-
 static void take_file(void *bytes) {
   struct policy_file found;
   enum policy_file_error problem;
   enum os_file_error error = policy_store_open(file.path, bytes, READ_BYTES_MAX, &found, &problem);
-  bool is_new = error ? error == OS_FILE_ABSENT && is_evolving() : problem == POLICY_FILE_EMPTY;
+  bool is_new = error ? error == OS_FILE_ABSENT && policy_is_evolving() : problem == POLICY_FILE_EMPTY;
   const char *effect = ", so nothing is known yet; it stays as it is";
   if (error)
     effect = ", so nothing is known yet";
-  else if (problem == POLICY_FILE_DAMAGED && is_evolving())
+  else if (problem == POLICY_FILE_DAMAGED && policy_is_evolving())
     effect = ", so nothing is known yet; at the end it is replaced";
   if (!error && problem == POLICY_FILE_OK)
     apply_file(&found);
@@ -178,7 +176,7 @@ static void write_content(char *bytes) {
 }
 
 static void write_file(void) {
-  if (file.path == NULL || !is_evolving() || !has_learned())
+  if (file.path == NULL || !policy_is_evolving() || !has_learned())
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {

@@ -92,19 +92,19 @@ static void handle_3(int number, siginfo_t *info, void *context) { fault_handle(
 static fault_handler *const handlers[LEVELS] = {handle_0, handle_1, handle_2, handle_3};
 
 bool os_access_watch(void (*look)(const struct os_access *access)) {
-  struct sigaction present, ours;
+  struct sigaction present;
   if (sigaction(SIGSEGV, NULL, &present) != 0)
     return false;
   for (unsigned level = 0; level < LEVELS; level++)
     if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == handlers[level])
       return true;
-  bool is_new = levels_used < LEVELS;
-  unsigned level = is_new ? levels_used++ : LEVELS - 1;
   look_at = look;
-  if (is_new)
-    before[level] = present;
-  ours = (struct sigaction){.sa_mask = present.sa_mask};
-  ours.sa_flags = SA_SIGINFO | SA_ONSTACK | (present.sa_flags & (SA_RESTART | SA_NODEFER));
-  ours.sa_sigaction = handlers[level];
+  if (levels_used < LEVELS)
+    before[levels_used++] = present;
+  const struct sigaction ours = {
+      .sa_sigaction = handlers[levels_used - 1],
+      .sa_mask = present.sa_mask,
+      .sa_flags = SA_SIGINFO | SA_ONSTACK | (present.sa_flags & (SA_RESTART | SA_NODEFER)),
+  };
   return sigaction(SIGSEGV, &ours, NULL) == 0;
 }

@@ -58,10 +58,7 @@ static bool image_by_loader(uintptr_t address, struct image *out) {
   return true;
 }
 #else
-static bool image_by_loader(uintptr_t address, struct image *out) {
-  (void)address, (void)out;
-  return false;
-}
+#define image_by_loader(address, out) false
 #endif
 
 static bool image_of(uintptr_t address, struct image *out) {
