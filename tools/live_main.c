@@ -39,22 +39,20 @@ static bool is_short; /* of memory */
 /* Keeps a process's figures. */
 static void metrics_add(struct live_process *process, void *context) {
   (void)context;
-  struct live_kernel kernel;
   char command[2 * LIVE_COMMAND], *to = command;
   struct figures *figures = malloc(sizeof *figures + (1 + STATS_FIELDS) * sizeof *figures->values);
   if (figures == NULL) {
     is_short = true;
     return;
   }
-  live_kernel(process, &kernel);
-  for (const char *from = kernel.command; *from; from++) {
+  for (const char *from = process->command; *from; from++) {
     if (*from == '"' || *from == '\\')
       *to++ = '\\';
     *to++ = *from;
   }
   *to = 0;
   snprintf(figures->labels, sizeof figures->labels, "{pid=\"%ld\",command=\"%s\"}", process->pid, command);
-  figures->values[0] = kernel.resident_bytes;
+  figures->values[0] = process->resident_bytes;
   for (size_t i = 0; i < STATS_FIELDS; i++)
     figures->values[i + 1] = live_total(process, stats_fields[i].name);
   figures->next = NULL;
@@ -84,10 +82,7 @@ static void metrics_print(void) {
 
 static void show_process(long pid, enum form form) {
   struct live_process process;
-  if (!live_open(&process, pid))
-    tool_fail((int)process.problem, "%s", process.sentence);
-  live_ask(&process, FRESH_WAIT_MS);
-  if (!live_take(&process))
+  if (!live_open(&process, pid) || !live_take(&process, FRESH_WAIT_MS))
     tool_fail((int)process.problem, "%s", process.sentence);
   if (form == FORM_JSON)
     live_print_json(&process);

@@ -105,11 +105,9 @@ void live_cell(const struct live_process *process, enum live_kind kind, double v
 /* --- for people --- */
 
 const char *live_line(const struct live_process *process, char line[LIVE_LINE]) {
-  struct live_kernel kernel;
-  live_kernel(process, &kernel);
-  snprintf(line, LIVE_LINE, "%8ld %7u %10s %10s %10s %12s  %s", process->pid, kernel.threads,
+  snprintf(line, LIVE_LINE, "%8ld %7u %10s %10s %10s %12s  %s", process->pid, process->threads,
            tool_size(live_total(process, "live_bytes")), tool_size(live_total(process, "heap_bytes")),
-           tool_size(kernel.resident_bytes), tool_duration(live_age_s(process)), kernel.command);
+           tool_size(process->resident_bytes), tool_duration(live_age_s(process)), process->command);
   return line;
 }
 
@@ -117,12 +115,12 @@ static void print_size(const char *label, uint64_t bytes, const char *more) {
   printf("  %-22s %10s%s%s\n", label, tool_size(bytes), *more ? "  " : "", more);
 }
 
-static void print_totals(const struct live_process *process, const struct live_kernel *kernel) {
+static void print_totals(const struct live_process *process) {
   char more[64];
   snprintf(more, sizeof more, "at most %s", tool_size(live_total(process, "heap_peak_bytes")));
   print_size("live", live_total(process, "live_bytes"), "blocks that the program has");
   print_size("heap", live_total(process, "heap_bytes"), more);
-  print_size("resident", kernel->resident_bytes, "the whole process, as the kernel sees it");
+  print_size("resident", process->resident_bytes, "the whole process, as the kernel sees it");
   print_size("ready in bins", live_total(process, "bin_bytes"), "");
   print_size("remote frees", live_total(process, "in_flight_bytes"), "not yet back in their slabs");
   print_size("free in slabs", live_total(process, "slab_free_bytes"), "");
@@ -154,12 +152,10 @@ static void print_table(const struct live_process *process, const struct live_fo
 }
 
 void live_print(const struct live_process *process) {
-  struct live_kernel kernel;
-  live_kernel(process, &kernel);
-  printf("process %ld, %s, %u threads, for %s on %s; figures of %s ago\n", process->pid, kernel.command, kernel.threads,
-         tool_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9), process->head.version,
-         tool_duration(live_age_s(process)));
-  print_totals(process, &kernel);
+  printf("process %ld, %s, %u threads, for %s on %s; figures of %s ago\n", process->pid, process->command,
+         process->threads, tool_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9),
+         process->head.version, tool_duration(live_age_s(process)));
+  print_totals(process);
   print_table(process, &live_classes);
   print_table(process, &live_sites);
 }
@@ -183,14 +179,12 @@ static void print_row(const struct live_process *process, const struct live_rows
 
 /* Prints one object with the tables' names as keys. A table of one row is an object, others are lists. */
 void live_print_json(const struct live_process *process) {
-  struct live_kernel kernel;
-  live_kernel(process, &kernel);
   printf("{\"layout\":%u,\"hakmem\":", process->head.layout);
   tool_print_json(process->head.version);
   printf(",\"pid\":%ld,\"command\":", process->pid);
-  tool_print_json(kernel.command);
-  printf(",\"threads\":%u,\"resident_bytes\":%lu,\"made_ns\":%lu,\"snapshot\":%lu,\"age_ms\":%.1f", kernel.threads,
-         kernel.resident_bytes, process->head.made_ns, process->words[LIVE_NUMBER], live_age_s(process) * 1e3);
+  tool_print_json(process->command);
+  printf(",\"threads\":%u,\"resident_bytes\":%lu,\"made_ns\":%lu,\"snapshot\":%lu,\"age_ms\":%.1f", process->threads,
+         process->resident_bytes, process->head.made_ns, process->words[LIVE_NUMBER], live_age_s(process) * 1e3);
   for (uint32_t i = 0; i < process->head.table_count; i++) {
     struct live_rows rows = live_table(process, process->head.tables[i].name);
     bool is_one = rows.table->rows_max == 1;

@@ -149,6 +149,15 @@ char live_state(const struct live_process *process) {
   return (char)(state == NULL || *state == 0 || state[1] == 'X' || is_ending ? 'Z' : state[1]);
 }
 
+static void read_kernel(struct live_process *process) {
+  char text[1024];
+  const char *pages = strchr(proc_text(process, "statm", text, sizeof text), ' ');
+  process->resident_bytes = pages ? strtoull(pages, NULL, 10) * (uint64_t)os_page_bytes() : 0;
+  read_command(process, "comm", process->command);
+  const char *threads = stat_field(proc_text(process, "stat", text, sizeof text), STAT_THREADS);
+  process->threads = threads ? (unsigned)strtoul(threads, NULL, 10) : 0;
+}
+
 /* Returns the process id in its innermost namespace, which is the one that the process knows. */
 static uint64_t own_pid(const struct live_process *process) {
   static const char key[] = "NSpid:";
@@ -308,7 +317,7 @@ bool live_wake(const struct live_process *process) {
   return syscall(SYS_futex, &page_head(process)->awake, FUTEX_WAKE, 1, NULL, NULL, 0) > 0;
 }
 
-void live_ask(struct live_process *process, unsigned wait_ms) {
+static void ask_fresh(const struct live_process *process, unsigned wait_ms) {
   uint64_t before = sequence_of(process);
   if (!live_wake(process))
     return;
@@ -347,8 +356,10 @@ static enum copied copy_once(struct live_process *process) {
   return COPIED;
 }
 
-bool live_take(struct live_process *process) {
+bool live_take(struct live_process *process, unsigned wait_ms) {
   enum copied result = TORN;
+  if (wait_ms > 0)
+    ask_fresh(process, wait_ms);
   for (unsigned i = 0; i < TAKES_MAX && result == TORN; i++)
     result = copy_once(process);
   if (result == TORN || result == DAMAGED)
@@ -361,6 +372,7 @@ bool live_take(struct live_process *process) {
     return live_unreadable(process, "process %ld has not written its live page yet");
   if (result == DAMAGED)
     return live_unreadable(process, "the live page of process %ld is damaged");
+  read_kernel(process);
   return true;
 }
 
@@ -409,16 +421,6 @@ double live_age_s(const struct live_process *process) {
 
 /* --- what else there is to know --- */
 
-void live_kernel(const struct live_process *process, struct live_kernel *out) {
-  char text[1024];
-  *out = (struct live_kernel){0};
-  const char *pages = strchr(proc_text(process, "statm", text, sizeof text), ' ');
-  out->resident_bytes = pages ? strtoull(pages, NULL, 10) * (uint64_t)os_page_bytes() : 0;
-  read_command(process, "comm", out->command);
-  const char *threads = stat_field(proc_text(process, "stat", text, sizeof text), STAT_THREADS);
-  out->threads = threads ? (unsigned)strtoul(threads, NULL, 10) : 0;
-}
-
 void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]) {
   char path[64];
   snprintf(path, sizeof path, "task/%lu/comm", thread_id);
@@ -457,8 +459,7 @@ size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, vo
     long pid = strtol(entry->d_name, &end, 10);
     if (*end != 0 || pid <= 0 || !live_open(&process, pid))
       continue;
-    live_ask(&process, wait_ms);
-    if (live_take(&process)) {
+    if (live_take(&process, wait_ms)) {
       each(&process, context);
       count++;
     }

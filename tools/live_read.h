@@ -16,10 +16,13 @@ struct live_process {
   int folder; /* /proc/PID: stays that of this process, even if its id is reused */
   const char *page;
   size_t page_bytes;
-  struct live_head head; /* a checked copy from the time of opening */
-  char *names;           /* of the columns, up to slot 0 */
-  uint64_t *words;       /* the last snapshot that was taken whole */
-  uint64_t *spare;       /* as long; after live_take the one before, zeros if there is none */
+  struct live_head head;   /* a checked copy from the time of opening */
+  char *names;             /* of the columns, up to slot 0 */
+  uint64_t *words;         /* the last snapshot that was taken whole */
+  uint64_t *spare;         /* as long; after live_take the one before, zeros if there is none */
+  uint64_t resident_bytes; /* this and the next two are of the kernel, from when that was taken */
+  unsigned threads;
+  char command[LIVE_COMMAND];
   enum live_problem problem;
   char sentence[LIVE_SENTENCE]; /* of the problem */
 };
@@ -46,12 +49,9 @@ char live_state(const struct live_process *process);
 /* Wakes the process's background thread. False: it did not sleep, or does not exist. */
 bool live_wake(const struct live_process *process);
 
-/* Asks for a fresh snapshot and waits for it, at most wait_ms. If the process has no thread to write one, it does not
- * wait, and the last snapshot remains. */
-void live_ask(struct live_process *process, unsigned wait_ms);
-
-/* Takes the latest whole snapshot. False: sentence and problem say why. */
-bool live_take(struct live_process *process);
+/* Asks for a fresh snapshot and waits for it, at most wait_ms (0: does not ask). If the process has no thread to write
+ * one, it does not wait. Then takes the latest whole snapshot. False: sentence and problem say why. */
+bool live_take(struct live_process *process, unsigned wait_ms);
 uint64_t live_time_ns(const struct live_process *process);
 double live_age_s(const struct live_process *process);
 
@@ -67,13 +67,6 @@ const char *live_column_name(const struct live_process *process, const struct li
 uint64_t live_value(const struct live_process *process, const struct live_rows *rows, uint32_t row, const char *column);
 uint64_t live_total(const struct live_process *process, const char *column);
 
-/* What the kernel knows about the process. */
-struct live_kernel {
-  uint64_t resident_bytes;
-  unsigned threads;
-  char command[LIVE_COMMAND];
-};
-void live_kernel(const struct live_process *process, struct live_kernel *out);
 /* The name of one of its threads, "" if it has none of that number. */
 void live_thread_name(const struct live_process *process, uint64_t thread_id, char name[LIVE_COMMAND]);
 /* Writes "libfoo.so+0x1234", with the offset that addr2line takes; "0x1234" for an address in no file. */

@@ -42,15 +42,15 @@ static FILE *create_file(const struct wish *wish, const struct control *control,
     snprintf(path, path_bytes, "%s", wish->out);
     return fopen(path, "wxe");
   }
-  struct live_kernel kernel;
-  live_kernel(&control->live, &kernel);
-  for (char *at = kernel.command; *at; at++)
-    if (*at == '/' || *at < ' ' || (at == kernel.command && (*at == '-' || *at == '.')))
+  char command[LIVE_COMMAND];
+  live_thread_name(&control->live, (uint64_t)control->live.pid, command); /* the first thread has the process's name */
+  for (char *at = command; *at; at++)
+    if (*at == '/' || *at < ' ' || (at == command && (*at == '-' || *at == '.')))
       *at = '_';
   FILE *file = NULL;
   errno = EEXIST;
   for (int number = 1; file == NULL && errno == EEXIST && number <= NAMES_MAX; number++) {
-    int length = snprintf(path, path_bytes, "%s.%ld", kernel.command, control->live.pid);
+    int length = snprintf(path, path_bytes, "%s.%ld", command, control->live.pid);
     snprintf(path + length, path_bytes - (size_t)length, number > 1 ? "-%d.pb.gz" : ".pb.gz", number);
     file = fopen(path, "wxe");
   }

@@ -21,7 +21,6 @@ struct top_sample {
 
 struct top_data {
   struct live_process process;
-  struct live_kernel kernel;
   struct top_sample samples[TOP_SAMPLES]; /* the newest first */
   unsigned sample_count;                  /* 0: there was no snapshot yet */
   enum top_view view;

@@ -39,12 +39,8 @@ bool top_open(struct top_data *data, long pid) {
 
 void top_refresh(struct top_data *data) {
   uint64_t begun_ns = os_nanoseconds();
-  if (data->process.problem == LIVE_ENDED)
+  if (data->process.problem == LIVE_ENDED || !live_take(&data->process, FRESH_WAIT_MS))
     return;
-  live_ask(&data->process, FRESH_WAIT_MS);
-  if (!live_take(&data->process))
-    return;
-  live_kernel(&data->process, &data->kernel);
   memmove(data->samples + 1, data->samples, (TOP_SAMPLES - 1) * sizeof *data->samples);
   data->samples[0] =
       (struct top_sample){live_total(&data->process, "live_bytes"), live_total(&data->process, "heap_bytes")};

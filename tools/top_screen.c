@@ -25,8 +25,8 @@ static void draw_title(const struct top_data *data) {
   char text[LINE];
   const struct live_process *process = &data->process;
   snprintf(text, sizeof text, " hakmem top  %ld %s  up %s, %u threads, figures of %s ago", process->pid,
-           data->kernel.command, tool_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9),
-           data->kernel.threads, tool_duration(live_age_s(process)));
+           process->command, tool_duration((double)(os_nanoseconds() - process->head.made_ns) / 1e9), process->threads,
+           tool_duration(live_age_s(process)));
   draw_line(0, A_REVERSE, text);
 }
 
@@ -35,7 +35,7 @@ static void draw_sums(const struct top_data *data) {
   const struct live_process *process = &data->process;
   snprintf(text, sizeof text, " live %s  heap %s (most %s)  RSS %s  cached %s",
            tool_size(live_total(process, "live_bytes")), tool_size(live_total(process, "heap_bytes")),
-           tool_size(live_total(process, "heap_peak_bytes")), tool_size(data->kernel.resident_bytes),
+           tool_size(live_total(process, "heap_peak_bytes")), tool_size(process->resident_bytes),
            tool_size(live_total(process, "large_cached_bytes")));
   draw_line(1, A_BOLD, text);
   snprintf(text, sizeof text, " in a second: %.0f refills, %.0f flushes, %.0f remote frees, %s given back",

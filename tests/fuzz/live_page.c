@@ -24,7 +24,7 @@ static void read_page(const void *bytes, size_t length) {
   struct fuzz_file file = fuzz_file(LIVE_FILE_NAME, bytes, length);
   CHECK(fcntl(file.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0);
   if (live_open(&process, getpid())) {
-    if (live_take(&process))
+    if (live_take(&process, 0))
       look(&process);
     live_close(&process);
   }

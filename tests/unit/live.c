@@ -62,7 +62,7 @@ static void read_once(struct live_process *process, uint64_t *last) {
       atomic_store(&is_torn, true);
     return;
   }
-  if (!live_take(process)) {
+  if (!live_take(process, 0)) {
     /* Lapped all the time is no harm: what counts is that nothing torn passes for whole. */
     if (strstr(process->sentence, "does not hold still") == NULL)
       atomic_store(&is_torn, true);
