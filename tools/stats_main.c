@@ -75,14 +75,14 @@ static void schema_print(void) {
 static void convert_report(const char *path, enum stats_mode mode) {
   static struct stats_snapshot snapshot;
   static char bytes[STATS_FORMAT_BYTES_MAX];
-  char problem[STATS_READ_SENTENCE];
   FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
   if (file == NULL)
     tool_fail(2, "%s: %m", path);
   char none[] = "", *report = stats_find(file);
   if (!feof(file))
     tool_fail(2, "%s: %m", path);
-  if (!stats_read(report ? report : none, &snapshot, problem))
+  const char *problem = stats_read(report ? report : none, &snapshot);
+  if (problem)
     tool_fail(2, "%s: %s", path, problem);
   struct text text = TEXT_IN(bytes);
   stats_format(&text, mode, &snapshot);

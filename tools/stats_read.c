@@ -3,7 +3,6 @@
 #include "tools/stats_read.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,70 +11,67 @@
 #define CLASSES_START ",\"classes\":["
 #define REPORT_END "]}"
 
-__attribute__((format(printf, 2, 3))) static bool wrong(char problem[STATS_READ_SENTENCE], const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  vsnprintf(problem, STATS_READ_SENTENCE, format, list);
-  va_end(list);
-  return false;
-}
+static const char damaged[] = "the report is damaged";
 
-static bool is_damaged(char problem[STATS_READ_SENTENCE]) { return wrong(problem, "the report is damaged"); }
-
-static bool read_number(const char *object, const char *name, uint64_t *out, char problem[STATS_READ_SENTENCE]) {
+/* This and the next two return what is wrong; NULL: nothing. */
+static const char *read_number(const char *object, const char *name, uint64_t *out) {
+  static char missing[128];
   char key[64], *end;
   snprintf(key, sizeof key, "\"%s\":", name);
   const char *at = strstr(object, key);
-  if (at == NULL)
-    return wrong(problem, "the report has no '%s': another version of hakmem wrote it", name);
+  if (at == NULL) {
+    snprintf(missing, sizeof missing, "the report has no '%s': another version of hakmem wrote it", name);
+    return missing;
+  }
   at += strlen(key);
   errno = 0;
   *out = strtoull(at, &end, 10);
-  return (*at >= '0' && *at <= '9' && errno == 0 && (*end == ',' || *end == 0)) || is_damaged(problem);
+  return *at >= '0' && *at <= '9' && errno == 0 && (*end == ',' || *end == 0) ? NULL : damaged;
 }
 
-static bool read_fields(const char *object, const struct stats_field *fields, size_t count, void *stats,
-                        char problem[STATS_READ_SENTENCE]) {
-  for (size_t i = 0; i < count; i++)
-    if (!read_number(object, fields[i].name, (uint64_t *)stats + i, problem))
-      return false;
-  return true;
+static const char *read_fields(const char *object, const struct stats_field *fields, size_t count, void *stats) {
+  const char *problem = NULL;
+  for (size_t i = 0; i < count && problem == NULL; i++)
+    problem = read_number(object, fields[i].name, (uint64_t *)stats + i);
+  return problem;
 }
 
 /* Reads the objects at `at`, behind which the report ends. */
-static bool read_classes(char *at, struct stats_snapshot *out, char problem[STATS_READ_SENTENCE]) {
-  while (strncmp(at, "{\"", 2) == 0 && out->class_count < HAK_STATS_CLASSES) {
+static const char *read_classes(char *at, struct stats_snapshot *out) {
+  const char *problem = NULL;
+  while (strncmp(at, "{\"", 2) == 0 && out->class_count < HAK_STATS_CLASSES && problem == NULL) {
     char *end = strchr(at, '}');
     if (end == NULL)
       break;
     *end = 0;
-    if (!read_fields(at, stats_class_fields, STATS_CLASS_FIELDS, &out->classes[out->class_count++], problem))
-      return false;
+    problem = read_fields(at, stats_class_fields, STATS_CLASS_FIELDS, &out->classes[out->class_count++]);
     at = end + 1 + (end[1] == ',');
   }
-  return strcmp(at, REPORT_END) == 0 || is_damaged(problem);
+  return problem || strcmp(at, REPORT_END) == 0 ? problem : damaged;
 }
 
-bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_SENTENCE]) {
+const char *stats_read(char *text, struct stats_snapshot *out) {
   uint64_t schema = 0;
   *out = (struct stats_snapshot){.version = ""};
   if (strncmp(text, REPORT_START, strlen(REPORT_START)) != 0)
-    return wrong(problem, "there is no report in it (HAKMEM_STATS=json writes one)");
+    return "there is no report in it (HAKMEM_STATS=json writes one)";
   text[strcspn(text, "\n")] = 0;
   char *version = text + strlen(REPORT_START), *classes = strstr(text, CLASSES_START);
   char *rest = *version == '"' ? strchr(version + 1, '"') : NULL;
   if (rest == NULL || classes == NULL || classes < rest)
-    return is_damaged(problem);
+    return damaged;
   *rest++ = *classes = 0;
   out->version = version + 1;
-  if (!read_number(rest, "schema", &schema, problem))
-    return false;
-  if (schema != STATS_SCHEMA)
-    return wrong(problem, "the report is of another schema: another version of hakmem wrote it");
-  return read_number(rest, "pid", &out->pid, problem) &&
-         read_fields(rest, stats_fields, STATS_FIELDS, &out->stats, problem) &&
-         read_fields(rest, stats_process_fields, STATS_PROCESS_FIELDS, &out->process, problem) &&
-         read_classes(classes + strlen(CLASSES_START), out, problem);
+  const char *problem = read_number(rest, "schema", &schema);
+  if (problem == NULL && schema != STATS_SCHEMA)
+    return "the report is of another schema: another version of hakmem wrote it";
+  if (problem == NULL)
+    problem = read_number(rest, "pid", &out->pid);
+  if (problem == NULL)
+    problem = read_fields(rest, stats_fields, STATS_FIELDS, &out->stats);
+  if (problem == NULL)
+    problem = read_fields(rest, stats_process_fields, STATS_PROCESS_FIELDS, &out->process);
+  return problem ? problem : read_classes(classes + strlen(CLASSES_START), out);
 }
 
 char *stats_find(FILE *file) {

@@ -5,12 +5,10 @@
 
 #include <stdio.h>
 
-#define STATS_READ_SENTENCE 256
-
 /* Returns a copy of the last report in a file, in which a program's own output may stand; free it. NULL: there is none,
  * or the file was not read to its end. */
 char *stats_find(FILE *file);
 
-/* Reads a report, which ends with a zero byte or a line. out->version points into text, which is changed. On failure
- * false, and problem says why. */
-bool stats_read(char *text, struct stats_snapshot *out, char problem[STATS_READ_SENTENCE]);
+/* Reads a report, which ends with a zero byte or a line. out->version points into text, which is changed. Returns what
+ * is wrong; NULL: nothing. */
+const char *stats_read(char *text, struct stats_snapshot *out);
