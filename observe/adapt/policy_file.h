@@ -15,13 +15,16 @@
 #define POLICY_FILE_NAME_BYTES 28u
 #define POLICY_FILE_WRITER_BYTES 32u
 
+/* Up to POLICY_FILE_DAMAGED the file may be replaced. Else it is somebody's, or its content is not known. */
 enum policy_file_error {
   POLICY_FILE_OK,
+  POLICY_FILE_ABSENT, /* policy_store_open only */
   POLICY_FILE_EMPTY,
   POLICY_FILE_DAMAGED,
-  POLICY_FILE_FOREIGN, /* no policy file; a file that begins like one counts as damaged */
-  POLICY_FILE_NEWER,   /* whole, but of a later version */
-  POLICY_FILE_OTHER,   /* whole, but for other strategies or ranges of sizes */
+  POLICY_FILE_FOREIGN,    /* no policy file; a file that begins like one counts as damaged */
+  POLICY_FILE_NEWER,      /* whole, but of a later version */
+  POLICY_FILE_OTHER,      /* whole, but for other strategies or ranges of sizes */
+  POLICY_FILE_UNREADABLE, /* policy_store_open only */
 };
 /* Returns "it is damaged" and similar words. */
 const char *policy_file_words(enum policy_file_error error);

@@ -42,21 +42,16 @@ static const char *in_slow_path(void (*work)(void)) {
   return complaint;
 }
 
-enum os_file_error policy_store_open(const char *path, void *bytes, size_t capacity, struct policy_file *found,
-                                     enum policy_file_error *problem) {
+const char *policy_store_open(const char *path, void *bytes, size_t capacity, struct policy_file *found,
+                              enum policy_file_error *problem) {
   size_t length = 0;
   enum os_file_error error = os_file_read(path, bytes, capacity, &length);
+  if (error) {
+    *problem = error == OS_FILE_ABSENT ? POLICY_FILE_ABSENT : POLICY_FILE_UNREADABLE;
+    return os_file_words(error);
+  }
   *problem = policy_file_open(found, bytes, length);
-  return error;
-}
-
-static const char *words_of(enum os_file_error error, enum policy_file_error problem) {
-  return error ? os_file_words(error) : policy_file_words(problem);
-}
-
-/* Else the file is somebody's, or its content is not known. */
-static bool may_replace(enum os_file_error error, enum policy_file_error problem) {
-  return error ? error == OS_FILE_ABSENT : problem <= POLICY_FILE_DAMAGED;
+  return *problem ? policy_file_words(*problem) : NULL;
 }
 
 /* --- the start --- */
@@ -81,18 +76,18 @@ static void apply_file(const struct policy_file *found) {
 static void take_file(void *bytes) {
   struct policy_file found;
   enum policy_file_error problem;
-  enum os_file_error error = policy_store_open(file.path, bytes, READ_BYTES_MAX, &found, &problem);
-  bool is_new = error ? error == OS_FILE_ABSENT && policy_is_evolving() : problem == POLICY_FILE_EMPTY;
+  const char *words = policy_store_open(file.path, bytes, READ_BYTES_MAX, &found, &problem);
+  bool is_new = problem == POLICY_FILE_EMPTY || (problem == POLICY_FILE_ABSENT && policy_is_evolving());
   const char *effect = ", so nothing is known yet; it stays as it is";
-  if (error)
+  if (problem == POLICY_FILE_ABSENT || problem == POLICY_FILE_UNREADABLE)
     effect = ", so nothing is known yet";
   else if (problem == POLICY_FILE_DAMAGED && policy_is_evolving())
     effect = ", so nothing is known yet; at the end it is replaced";
-  if (!error && problem == POLICY_FILE_OK)
+  if (problem == POLICY_FILE_OK)
     apply_file(&found);
   else if (!is_new)
-    complain(file.path, words_of(error, problem), effect);
-  if (!may_replace(error, problem))
+    complain(file.path, words, effect);
+  if (problem > POLICY_FILE_DAMAGED)
     file.path = NULL;
 }
 
@@ -164,15 +159,15 @@ static size_t encode_file(void *bytes, const struct policy_file *others) {
 static void write_content(char *bytes) {
   struct policy_file others;
   enum policy_file_error problem;
-  enum os_file_error error = policy_store_open(file.path, bytes, READ_BYTES_MAX, &others, &problem);
-  bool may_write = may_replace(error, problem);
-  if (may_write) {
+  const char *words = policy_store_open(file.path, bytes, READ_BYTES_MAX, &others, &problem);
+  if (problem <= POLICY_FILE_DAMAGED) {
     char *content = bytes + READ_BYTES_MAX;
-    size_t length = encode_file(content, !error && problem == POLICY_FILE_OK ? &others : NULL);
-    error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
+    size_t length = encode_file(content, problem == POLICY_FILE_OK ? &others : NULL);
+    enum os_file_error error = length ? os_file_replace(file.path, content, length) : OS_FILE_OK;
+    words = error ? os_file_words(error) : NULL;
   }
-  if (error || !may_write)
-    complain(file.path, words_of(error, problem), "; what was learned is not kept");
+  if (words)
+    complain(file.path, words, "; what was learned is not kept");
 }
 
 static void write_file(void) {
