@@ -186,17 +186,19 @@ static void write_file(void) {
 
 const char *policy_store_write(void) { return in_slow_path(write_file); }
 
-enum os_file_error policy_store_add_to(struct os_file_part *part) {
+void policy_store_add_to(struct os_file_part *part) {
   char *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   struct policy_state *view = policy_open();
   if (view)
     policy_table_tick(&view->table, (uint32_t)os_milliseconds());
   policy_close();
   size_t length = bytes && view ? encode_file(bytes, NULL) : 0;
-  enum os_file_error error = length ? os_file_add(part, bytes, length) : OS_FILE_NO_MEMORY;
+  if (length)
+    os_file_add(part, bytes, length);
+  else
+    part->error = OS_FILE_NO_MEMORY;
   if (bytes)
     os_unmap(bytes, READ_BYTES_MAX);
-  return error;
 }
 
 COLD void policy_store_in_child(void) {

@@ -15,7 +15,7 @@ const char *policy_store_read(void);
 const char *policy_store_write(void);
 
 /* Adds what this process knows by now, as a policy file, to a file that is begun. */
-enum os_file_error policy_store_add_to(struct os_file_part *part);
+void policy_store_add_to(struct os_file_part *part);
 
 /* Reads and opens a policy file. *found points into the bytes, of which there must be more than the file has. Returns
  * the words for *problem; NULL: it is in order. */

@@ -146,8 +146,7 @@ static const char *last_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
-  KEEP_ERRNO;
+static enum os_file_error part_begin(struct os_file_part *part, const char *path) {
   struct stat *status = &part->status, folder;
   size_t length = strlen(path);
   const char *last = last_name(path);
@@ -179,6 +178,11 @@ enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
   return part->fd < 0 ? error_of(errno) : OS_FILE_OK;
 }
 
+enum os_file_error os_file_begin(struct os_file_part *part, const char *path) {
+  KEEP_ERRNO;
+  return part->error = part_begin(part, path);
+}
+
 enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at) {
   KEEP_ERRNO;
   part->path = NULL;
@@ -186,7 +190,7 @@ enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t 
   part->fd = fd;
   part->file = os_file_identity(fd);
   part->length = at;
-  return lseek(fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
+  return part->error = lseek(fd, (off_t)at, SEEK_SET) < 0 ? error_of(errno) : OS_FILE_OK;
 }
 
 static enum os_file_error part_add(struct os_file_part *part, const char *bytes, size_t length) {
@@ -206,13 +210,16 @@ static enum os_file_error part_add(struct os_file_part *part, const char *bytes,
 enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length) {
   KEEP_ERRNO;
   struct os_quiet quiet; /* beyond the file size limit: an error, no signal */
+  if (part->error)
+    return part->error;
   os_quiet_begin(&quiet);
-  enum os_file_error error = part_add(part, bytes, length);
+  part->error = part_add(part, bytes, length);
   os_quiet_end(&quiet);
-  return error;
+  return part->error;
 }
 
-static enum os_file_error part_end(struct os_file_part *part, enum os_file_error error) {
+static enum os_file_error part_end(const struct os_file_part *part) {
+  enum os_file_error error = part->error;
   if (part->fd < 0 || part->path == NULL)
     return error;
   if (!error && os_kernel_again(SYS_fdatasync, part->fd) != 0)
@@ -230,19 +237,18 @@ static enum os_file_error part_end(struct os_file_part *part, enum os_file_error
   return error;
 }
 
-enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error) {
+enum os_file_error os_file_end(struct os_file_part *part) {
   KEEP_ERRNO;
-  error = part_end(part, error);
+  part->error = part_end(part);
   file_close(part->folder_fd);
-  return error;
+  return part->error;
 }
 
 enum os_file_error os_file_replace(const char *path, const void *bytes, size_t length) {
   struct os_file_part part;
-  enum os_file_error error = os_file_begin(&part, path);
-  if (!error)
-    error = os_file_add(&part, bytes, length);
-  return os_file_end(&part, error);
+  os_file_begin(&part, path);
+  os_file_add(&part, bytes, length);
+  return os_file_end(&part);
 }
 
 int os_file_lock(const char *path) {

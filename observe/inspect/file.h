@@ -41,10 +41,12 @@ enum os_file_error os_file_replace(const char *path, const void *bytes, size_t l
 int os_file_lock(const char *path);
 void os_file_unlock(int lock);
 
-/* The same in pieces: os_file_begin, any number of os_file_add, then os_file_end, even after an error. Pass the first
- * error so far to os_file_end, which returns it and then changes nothing. path must stay valid until the end. */
+/* The same in pieces: os_file_begin, any number of os_file_add, then os_file_end, even after an error. The part keeps
+ * the first error, which the caller may set too. After it nothing is written, and os_file_end changes nothing. All of
+ * them return it. path must stay valid until the end. */
 #define OS_FILE_ENDING_BYTES 64 /* of ".NUMBER-NUMBER.part" */
 struct os_file_part {
+  enum os_file_error error;
   const char *path;  /* NULL: the file was open */
   int fd, folder_fd; /* the folder, so that nobody exchanges it meanwhile */
   bool replaces;     /* true: a file of this status is replaced */
@@ -58,7 +60,7 @@ enum os_file_error os_file_begin(struct os_file_part *part, const char *path);
  * closes it and gets the number for another file, nothing more is written. */
 enum os_file_error os_file_begin_at(struct os_file_part *part, int fd, uint64_t at);
 enum os_file_error os_file_add(struct os_file_part *part, const void *bytes, size_t length);
-enum os_file_error os_file_end(struct os_file_part *part, enum os_file_error error);
+enum os_file_error os_file_end(struct os_file_part *part);
 
 /* Writes path, preceded by the working folder if path is relative. False if it does not fit. */
 bool os_path_absolute(const char *path, char *out, size_t out_bytes);

@@ -36,14 +36,15 @@ static enum control_result stop_profile(void) {
 
 /* Writes the content of an answer with add_content, if there is any. */
 static enum control_result write_answer(const struct os_shared *shared, bool is_any,
-                                        enum os_file_error (*add_content)(struct os_file_part *), uint64_t *bytes) {
+                                        void (*add_content)(struct os_file_part *), uint64_t *bytes) {
   struct os_file_part file;
   if (!is_any)
     return CONTROL_IS_OFF;
   if (!os_shared_is_open(shared))
     return CONTROL_NOT_WRITTEN;
-  enum os_file_error error = os_file_begin_at(&file, shared->fd, shared->bytes);
-  error = os_file_end(&file, error ? error : add_content(&file));
+  if (!os_file_begin_at(&file, shared->fd, shared->bytes))
+    add_content(&file);
+  enum os_file_error error = os_file_end(&file);
   if (error) {
     os_shared_empty(shared);
     return error == OS_FILE_NO_MEMORY ? CONTROL_NO_MEMORY : CONTROL_NOT_WRITTEN;

@@ -4,16 +4,10 @@
 
 #define CRC_POLYNOMIAL 0xedb88320u /* of CRC-32, bits reversed */
 
-static void put_bytes(struct gzip *gzip, const void *bytes, size_t length) {
-  if (!gzip->error)
-    gzip->error = os_file_add(gzip->file, bytes, length);
-}
-
 void gzip_begin(struct gzip *gzip, struct os_file_part *file) {
   /* deflate, no flags, no time, no compression level, Unix */
   static const unsigned char head[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
   gzip->file = file;
-  gzip->error = OS_FILE_OK;
   gzip->crc = UINT32_MAX;
   gzip->length = 0;
   gzip->used = 0;
@@ -23,14 +17,14 @@ void gzip_begin(struct gzip *gzip, struct os_file_part *file) {
       crc = crc >> 1 ^ (crc & 1 ? CRC_POLYNOMIAL : 0);
     gzip->crc_table[byte] = crc;
   }
-  put_bytes(gzip, head, sizeof head);
+  os_file_add(file, head, sizeof head);
 }
 
 static void put_block(struct gzip *gzip, bool is_last) {
   const uint16_t lengths[] = {(uint16_t)gzip->used, (uint16_t)~gzip->used};
   gzip->block[0] = is_last;
   memcpy(gzip->block + 1, lengths, sizeof lengths);
-  put_bytes(gzip, gzip->block, GZIP_BLOCK_HEAD_BYTES + gzip->used);
+  os_file_add(gzip->file, gzip->block, GZIP_BLOCK_HEAD_BYTES + gzip->used);
   for (const unsigned char *at = gzip->block + GZIP_BLOCK_HEAD_BYTES, *end = at + gzip->used; at < end; at++)
     gzip->crc = gzip->crc >> 8 ^ gzip->crc_table[(gzip->crc ^ *at) & 0xff];
   gzip->length += (uint32_t)gzip->used;
@@ -50,9 +44,8 @@ void gzip_add(struct gzip *gzip, const void *bytes, size_t length) {
   }
 }
 
-enum os_file_error gzip_end(struct gzip *gzip) {
+void gzip_end(struct gzip *gzip) {
   put_block(gzip, true);
   const uint32_t end[] = {~gzip->crc, gzip->length};
-  put_bytes(gzip, end, sizeof end);
-  return gzip->error;
+  os_file_add(gzip->file, end, sizeof end);
 }

@@ -1,6 +1,5 @@
-/* gzip.h: writes a gzip stream without compression (RFC 1952 around stored blocks of RFC 1951) into a file in pieces.
- * It needs no memory but the struct. After the first error everything added is dropped, and the error is returned at
- * the end.
+/* gzip.h: writes a gzip stream without compression (RFC 1952 around stored blocks of RFC 1951) into a file in pieces,
+ * which keeps the first error. It needs no memory but the struct.
  */
 #pragma once
 
@@ -12,7 +11,6 @@
 
 struct gzip {
   struct os_file_part *file;
-  enum os_file_error error;
   uint32_t crc;    /* complement of the CRC of the blocks that are written */
   uint32_t length; /* of that, modulo 2^32 */
   size_t used;
@@ -22,4 +20,4 @@ struct gzip {
 
 void gzip_begin(struct gzip *gzip, struct os_file_part *file);
 void gzip_add(struct gzip *gzip, const void *bytes, size_t length);
-enum os_file_error gzip_end(struct gzip *gzip);
+void gzip_end(struct gzip *gzip);

@@ -283,12 +283,14 @@ static void put_named(struct writer *w, struct proto *location, const char *name
   proto_message(location, LOCATION_LINE, &line);
 }
 
-/* Returns the location's number, and writes it if its address is new. 0: no memory. */
+/* Returns the location's number, and writes it if its address is new. Without memory, nothing is written any more. */
 static uint64_t put_location(struct writer *w, uintptr_t address) {
   unsigned char bytes[MESSAGE_BYTES_MAX];
   struct proto location = PROTO_IN(bytes);
   size_t known = w->locations.count;
   uint64_t number = locations_number(&w->locations, address);
+  if (number == 0)
+    w->gzip.file->error = OS_FILE_NO_MEMORY;
   if (w->locations.count == known)
     return number;
   proto_number(&location, LOCATION_ID, number);
@@ -302,21 +304,16 @@ static uint64_t put_location(struct writer *w, uintptr_t address) {
   return number;
 }
 
-/* False: no memory. */
-static bool put_stack(struct writer *w, const struct samples *samples, const struct sample_stack *stack) {
+static void put_stack(struct writer *w, const struct samples *samples, const struct sample_stack *stack) {
   unsigned char bytes[SAMPLE_BYTES_MAX];
   struct proto sample = PROTO_IN(bytes);
   uint64_t numbers[SAMPLES_DEPTH_MAX];
   const uintptr_t *addresses = sample_stack_addresses(stack);
   size_t count = 0;
   for (; count < stack->depth; count++)
-    if ((numbers[count] = put_location(w, addresses[count] - 1)) == 0)
-      return false;
-  if (count == 0) {
-    const char *place = stack == &samples->others ? &place_of_others : &place_of_nothing;
-    if ((numbers[count++] = put_location(w, (uintptr_t)place)) == 0)
-      return false;
-  }
+    numbers[count] = put_location(w, addresses[count] - 1);
+  if (count == 0)
+    numbers[count++] = put_location(w, (uintptr_t)(stack == &samples->others ? &place_of_others : &place_of_nothing));
   struct sample_weight peak = samples_at_peak(samples, stack);
   const uint64_t figures[FIGURES] = {sample_objects(stack->allocated),
                                      stack->allocated.bytes,
@@ -327,34 +324,27 @@ static bool put_stack(struct writer *w, const struct samples *samples, const str
   proto_numbers(&sample, SAMPLE_LOCATIONS, numbers, count);
   proto_numbers(&sample, SAMPLE_VALUES, figures, FIGURES);
   put_message(w, PROFILE_SAMPLE, &sample);
-  return true;
 }
 
 /* --- the file --- */
 
-static enum os_file_error put_all(struct writer *w, const struct samples *samples, const struct pprof_about *about) {
-  bool is_enough = true;
+#define WRITER_BYTES round_up(sizeof(struct writer), os_page_bytes())
+
+void pprof_add(struct os_file_part *file, const struct samples *samples, const struct pprof_about *about) {
+  KEEP_ERRNO;
   size_t cursor = 0;
+  struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
+  if (w == NULL) {
+    file->error = OS_FILE_NO_MEMORY;
+    return;
+  }
+  gzip_begin(&w->gzip, file);
   put_about(w, samples, about);
   put_listed(w, true); /* must come first */
   put_listed(w, false);
-  for (const struct sample_stack *stack; is_enough && (stack = samples_next(samples, &cursor)) != NULL;)
-    is_enough = w->gzip.error == OS_FILE_OK && put_stack(w, samples, stack);
+  for (const struct sample_stack *stack; !file->error && (stack = samples_next(samples, &cursor)) != NULL;)
+    put_stack(w, samples, stack);
+  gzip_end(&w->gzip);
   locations_clear(&w->locations);
-  enum os_file_error error = gzip_end(&w->gzip);
-  return error == OS_FILE_OK && !is_enough ? OS_FILE_NO_MEMORY : error;
-}
-
-#define WRITER_BYTES round_up(sizeof(struct writer), os_page_bytes())
-
-enum os_file_error pprof_add(struct os_file_part *file, const struct samples *samples,
-                             const struct pprof_about *about) {
-  KEEP_ERRNO;
-  struct writer *w = os_map(WRITER_BYTES, os_page_bytes());
-  if (w == NULL)
-    return OS_FILE_NO_MEMORY;
-  gzip_begin(&w->gzip, file);
-  enum os_file_error error = put_all(w, samples, about);
   os_unmap(w, WRITER_BYTES);
-  return error;
 }

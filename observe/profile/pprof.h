@@ -22,4 +22,4 @@ struct pprof_about {
 };
 
 /* Adds the profile to a file that is begun (inspect/file.h). */
-enum os_file_error pprof_add(struct os_file_part *file, const struct samples *samples, const struct pprof_about *about);
+void pprof_add(struct os_file_part *file, const struct samples *samples, const struct pprof_about *about);

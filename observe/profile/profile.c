@@ -63,20 +63,22 @@ bool profile_copy(struct samples *copy, struct pprof_about *about) {
   return samples_copy_stacks(copy, &profile.samples);
 }
 
-enum os_file_error profile_add_to(struct os_file_part *file) {
+void profile_add_to(struct os_file_part *file) {
   struct samples copy;
   struct pprof_about about;
-  if (!profile_copy(&copy, &about))
-    return OS_FILE_NO_MEMORY;
-  enum os_file_error error = pprof_add(file, &copy, &about);
+  if (!profile_copy(&copy, &about)) {
+    file->error = OS_FILE_NO_MEMORY;
+    return;
+  }
+  pprof_add(file, &copy, &about);
   samples_clear(&copy);
-  return error;
 }
 
 enum os_file_error profile_write(const char *path) {
   struct os_file_part file;
-  enum os_file_error error = os_file_begin(&file, path);
-  return os_file_end(&file, error ? error : profile_add_to(&file));
+  if (!os_file_begin(&file, path))
+    profile_add_to(&file);
+  return os_file_end(&file);
 }
 
 void profile_stats(struct hak_stats *out) {

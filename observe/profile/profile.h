@@ -30,7 +30,7 @@ bool profile_was_started(void);
 bool profile_copy(struct samples *copy, struct pprof_about *about);
 
 /* Adds the profile, as a file for pprof, to a file that is begun. Sampling continues meanwhile. */
-enum os_file_error profile_add_to(struct os_file_part *file);
+void profile_add_to(struct os_file_part *file);
 /* Writes it as the file at path, whole or not at all. */
 enum os_file_error profile_write(const char *path);
 

@@ -24,8 +24,9 @@ static void write_profile(const char *path) {
   const struct pprof_about about = {
       .period_bytes = 524288, .time_ns = 1700000000123456789, .duration_ns = 60000000000, .version = "hakmem 1.2.3"};
   struct os_file_part file;
-  enum os_file_error error = os_file_begin(&file, path);
-  error = os_file_end(&file, error ? error : pprof_add(&file, &samples, &about));
+  if (!os_file_begin(&file, path))
+    pprof_add(&file, &samples, &about);
+  enum os_file_error error = os_file_end(&file);
   CHECK_SAY(error == OS_FILE_OK, "%s", os_file_words(error));
 }
 

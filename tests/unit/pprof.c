@@ -214,8 +214,9 @@ static bool is_alone(void) {
 
 static enum os_file_error write_to(const char *name, const struct pprof_about *about) {
   struct os_file_part file;
-  enum os_file_error error = os_file_begin(&file, name);
-  return os_file_end(&file, error ? error : pprof_add(&file, &samples, about));
+  if (!os_file_begin(&file, name))
+    pprof_add(&file, &samples, about);
+  return os_file_end(&file);
 }
 
 static enum os_file_error write_it(void) {
