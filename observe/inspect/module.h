@@ -35,7 +35,9 @@ size_t os_module_id_mapped(uintptr_t start, unsigned char id[OS_MODULE_ID_BYTES]
 /* Finds the call frame information of an address's module: its .eh_frame_hdr, and the readable segment around it. False
  * as above, or if there is none. */
 struct os_module_frames {
-  const unsigned char *start, *end, *header;
+  const unsigned char *start, *end; /* the readable bytes */
+  const unsigned char *header;      /* .eh_frame_hdr, between them */
+  uintptr_t moved;                  /* in a copy: add it to an address in it to get the address that it was made for */
 };
 bool os_module_frames_find(uintptr_t address, struct os_module_frames *out);
 

@@ -37,7 +37,7 @@ static uint64_t take_number(struct cfi_reader *reader, unsigned format) {
 }
 
 /* A pointer that is stored elsewhere (POINTER_INDIRECT) is skipped. */
-static uintptr_t take_pointer(struct cfi_reader *reader, unsigned encoding, const struct cfi_bytes *bytes) {
+static uintptr_t take_pointer(struct cfi_reader *reader, unsigned encoding, const struct os_module_frames *bytes) {
   uintptr_t base = 0;
   if (encoding == POINTER_OMITTED)
     return 0;
@@ -327,7 +327,7 @@ struct function {
 };
 
 /* Returns a reader for the content of the entry at `at`. */
-static struct cfi_reader entry_at(const struct cfi_bytes *bytes, const unsigned char *at) {
+static struct cfi_reader entry_at(const struct os_module_frames *bytes, const unsigned char *at) {
   struct cfi_reader rest = {.at = at, .end = bytes->end};
   uint32_t length = (uint32_t)cfi_take_fixed(&rest, 4);
   struct cfi_reader entry = cfi_take_block(&rest, length);
@@ -335,7 +335,7 @@ static struct cfi_reader entry_at(const struct cfi_bytes *bytes, const unsigned 
   return entry;
 }
 
-static void take_augmentation(struct cfi_reader *reader, const struct cfi_bytes *bytes, const char *letters,
+static void take_augmentation(struct cfi_reader *reader, const struct os_module_frames *bytes, const char *letters,
                               struct function *function) {
   for (; *letters && !reader->is_short; letters++) {
     switch (*letters) {
@@ -361,7 +361,7 @@ static void take_augmentation(struct cfi_reader *reader, const struct cfi_bytes 
 }
 
 /* Reads the CIE. */
-static bool common_at(const struct cfi_bytes *bytes, const unsigned char *at, struct function *function) {
+static bool common_at(const struct os_module_frames *bytes, const unsigned char *at, struct function *function) {
   struct cfi_reader reader = entry_at(bytes, at);
   *function = (struct function){.pointers = 0};
   if (cfi_take_fixed(&reader, 4) != 0) /* not a common entry */
@@ -389,7 +389,7 @@ static bool common_at(const struct cfi_bytes *bytes, const unsigned char *at, st
   return !reader.is_short && return_register == CFI_REGISTER_RETURN;
 }
 
-static bool function_at(const struct cfi_bytes *bytes, const unsigned char *at, struct function *function) {
+static bool function_at(const struct os_module_frames *bytes, const unsigned char *at, struct function *function) {
   struct cfi_reader reader = entry_at(bytes, at);
   const unsigned char *here = reader.at;
   uint64_t back = cfi_take_fixed(&reader, 4);
@@ -418,7 +418,7 @@ struct place {
 #define HEADER_VERSION 1
 
 /* Returns the entry of the last function that starts at or before the place; NULL if there is none. */
-static const unsigned char *entry_of(const struct cfi_bytes *bytes, uintptr_t place) {
+static const unsigned char *entry_of(const struct os_module_frames *bytes, uintptr_t place) {
   struct header header;
   size_t length = (size_t)(bytes->end - bytes->header);
   if (length < sizeof header)
@@ -449,7 +449,7 @@ static const unsigned char *entry_of(const struct cfi_bytes *bytes, uintptr_t pl
 
 /* --- rules --- */
 
-bool cfi_find(const struct cfi_bytes *bytes, uintptr_t place, struct cfi_rule *rule) {
+bool cfi_find(const struct os_module_frames *bytes, uintptr_t place, struct cfi_rule *rule) {
   struct function function;
   const unsigned char *entry = entry_of(bytes, place);
   if (entry == NULL)

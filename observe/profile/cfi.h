@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "base/words.h"
+#include "inspect/module.h"
 
 /* The canonical frame address (CFA) is the value of the stack pointer before the call. */
 enum cfi_cfa {
@@ -45,11 +45,5 @@ _Static_assert(sizeof(struct cfi_rule) == sizeof(uint64_t), "a rule is one word"
 #define CFI_REGISTER_RETURN 30u
 #endif
 
-struct cfi_bytes {
-  const unsigned char *start, *end; /* the readable bytes */
-  const unsigned char *header;      /* .eh_frame_hdr, between them */
-  uintptr_t moved;                  /* add it to an address in them to get the address that they were made for */
-};
-
 /* Finds the rule for a place. False if there is no information; then the rule is unchanged. */
-bool cfi_find(const struct cfi_bytes *bytes, uintptr_t place, struct cfi_rule *rule);
+bool cfi_find(const struct os_module_frames *bytes, uintptr_t place, struct cfi_rule *rule);

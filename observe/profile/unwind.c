@@ -169,11 +169,10 @@ static const struct cfi_rule guessed = {
     .cfa = CFA_GUESSED, .fp = FP_FROM_CFA, .cfa_words = 2, .fp_words = -2, .return_words = -1};
 
 COLD static struct cfi_rule find_rule(uintptr_t place) {
-  struct os_module_frames frames = {NULL, NULL, NULL};
+  struct os_module_frames frames;
   struct cfi_rule rule = guessed;
   bool has_frames = os_module_frames_find(place, &frames);
-  struct cfi_bytes bytes = {.start = frames.start, .end = frames.end, .header = frames.header};
-  if (has_frames && cfi_find(&bytes, place, &rule))
+  if (has_frames && cfi_find(&frames, place, &rule))
     return rule;
   if (is_sigreturn(place + 1, has_frames))
     rule = (struct cfi_rule){.cfa = CFA_SIGNAL};

@@ -14,10 +14,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint64_t place = fuzz_number(&input, 4);
   size_t length = (size_t)(input.end - input.at);
   const uintptr_t base = (uintptr_t)0x550000000000;
-  struct cfi_bytes bytes = {.start = input.at,
-                            .end = input.end + FUZZ_FAULT_BYTES,
-                            .header = input.at + (length ? header % length : 0),
-                            .moved = base - (uintptr_t)input.at};
+  struct os_module_frames bytes = {.start = input.at,
+                                   .end = input.end + FUZZ_FAULT_BYTES,
+                                   .header = input.at + (length ? header % length : 0),
+                                   .moved = base - (uintptr_t)input.at};
   if (length == 0)
     return 0;
   for (unsigned i = 0; i < 4; i++) {

@@ -90,7 +90,7 @@ static void make(struct made *made, const struct look *look, const struct progra
 
 static bool find(const struct made *made, uint64_t place, struct cfi_rule *rule) {
   return cfi_find(
-      &(struct cfi_bytes){made->bytes, made->bytes + made->length, made->bytes, BASE - (uintptr_t)made->bytes},
+      &(struct os_module_frames){made->bytes, made->bytes + made->length, made->bytes, BASE - (uintptr_t)made->bytes},
       BASE + place, rule);
 }
 
@@ -251,21 +251,20 @@ static const uintptr_t *places(void) {
   return places;
 }
 
-static struct cfi_bytes copied(const struct os_module_frames *frames, size_t length) {
+static struct os_module_frames copied(const struct os_module_frames *frames, size_t length) {
   unsigned char *start = guarded.end - length;
   memcpy(start, frames->start, length);
-  return (struct cfi_bytes){start, guarded.end, start, (uintptr_t)frames->start - (uintptr_t)start};
+  return (struct os_module_frames){start, guarded.end, start, (uintptr_t)frames->start - (uintptr_t)start};
 }
 
 UNIT_TEST(copies_say_the_same) {
   struct os_module_frames frames = own();
-  struct cfi_bytes original = {frames.start, frames.end, frames.header, 0};
   guard((size_t)(frames.end - frames.start));
-  struct cfi_bytes copy = copied(&frames, (size_t)(frames.end - frames.start));
+  struct os_module_frames copy = copied(&frames, (size_t)(frames.end - frames.start));
   unsigned found = 0;
   for (unsigned i = 0; i < PLACES; i++) {
     struct cfi_rule a = {.cfa = CFA_GUESSED}, b = a;
-    bool is_found = cfi_find(&original, places()[i], &a);
+    bool is_found = cfi_find(&frames, places()[i], &a);
     assert_int_equal(cfi_find(&copy, places()[i], &b), is_found);
     assert_memory_equal(&a, &b, sizeof a);
     found += is_found && a.cfa != CFA_END;
@@ -275,7 +274,7 @@ UNIT_TEST(copies_say_the_same) {
   assert_true(unit_in_child(read_behind, NULL, said, sizeof said) != 0);
 }
 
-static unsigned find_all(const struct cfi_bytes *bytes) {
+static unsigned find_all(const struct os_module_frames *bytes) {
   unsigned found = 0;
   for (unsigned i = 0; i < PLACES; i++) {
     struct cfi_rule rule;
@@ -293,7 +292,7 @@ static unsigned find_all(const struct cfi_bytes *bytes) {
 UNIT_TEST(any_byte_wrong) {
   struct os_module_frames frames = own();
   size_t length = (size_t)(frames.end - frames.start);
-  struct cfi_bytes copy = copied(&frames, length);
+  struct os_module_frames copy = copied(&frames, length);
   unsigned char *bytes = guarded.end - length;
   unsigned differences = 0, all = find_all(&copy);
   for (size_t at = 0; at < length; at += at < 64 ? 1 : STRIDE) {
@@ -311,7 +310,7 @@ UNIT_TEST(any_end) {
   struct os_module_frames frames = own();
   size_t length = (size_t)(frames.end - frames.start);
   for (size_t kept = 0; kept < length; kept += kept < 64 ? 1 : 11 * STRIDE) {
-    struct cfi_bytes copy = copied(&frames, kept);
+    struct os_module_frames copy = copied(&frames, kept);
     find_all(&copy);
   }
 }
@@ -328,7 +327,7 @@ UNIT_TEST(noise) {
     struct cfi_rule rule;
     unsigned char *start = guarded.end - made.length;
     memcpy(start, made.bytes, made.length);
-    struct cfi_bytes bytes = {start, guarded.end, start, BASE - (uintptr_t)start};
+    struct os_module_frames bytes = {start, guarded.end, start, BASE - (uintptr_t)start};
     assert_true(cfi_find(&bytes, BASE + FUNCTION + i % 512, &rule));
   }
 }
