@@ -36,18 +36,6 @@ struct policy_view {
 
 /* --- a file, or the answer of a process, which is one --- */
 
-static void add_up(struct policy_view *view, const struct policy_record *record) {
-  if (record->kind == POLICY_RECORD_PRIOR)
-    return;
-  view->totals.arms += record->kind == POLICY_RECORD_SITE;
-  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-    view->totals.fixed[strategy] += record->total[strategy];
-  view->totals.best_of_arm += record->total[policy_best_fixed(record->total)];
-  view->totals.acted += record->total_acted;
-  view->totals.epochs += record->epochs;
-  view->totals.switches += record->switches;
-}
-
 /* Sorts by cost, highest first; further keys make the order independent of addresses. */
 static int by_cost(const void *left, const void *right) {
   const struct policy_record *a = left, *b = right;
@@ -66,8 +54,10 @@ static void take_records(struct policy_view *view) {
   if (view->records == NULL)
     tool_fail(1, "no memory for %u records", count);
   for (uint32_t i = 0; i < count; i++) {
-    view->records[i] = policy_file_record(&view->file, i);
-    add_up(view, &view->records[i]);
+    struct policy_record record = view->records[i] = policy_file_record(&view->file, i);
+    view->totals.arms += record.kind == POLICY_RECORD_SITE;
+    if (record.kind != POLICY_RECORD_PRIOR)
+      policy_totals_add(&view->totals, record.total, record.total_acted, record.epochs, record.switches);
   }
   qsort(view->records, count, sizeof *view->records, by_cost);
 }

@@ -175,20 +175,23 @@ void policy_table_conclude(struct policy_table *table, uint32_t now_ms) {
   FOR_EACH_ARM(table) policy_arm_conclude(arm, &table->priors[range], costs_of(table, range), now_ms);
 }
 
+void policy_totals_add(struct policy_totals *totals, const uint64_t total[KEEP_STRATEGIES], uint64_t acted,
+                       uint32_t epochs, uint32_t switches) {
+  for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
+    totals->fixed[strategy] += total[strategy];
+  totals->best_of_arm += total[policy_best_fixed(total)];
+  totals->acted += acted;
+  totals->epochs += epochs;
+  totals->switches += switches;
+}
+
 struct policy_totals policy_totals(struct policy_table *table, uint32_t now_ms) {
-  struct policy_totals totals = {.arms = table->taken_count,
-                                 .acted = table->gone_acted,
-                                 .best_of_arm = table->gone[policy_best_fixed(table->gone)]};
-  memcpy(totals.fixed, table->gone, sizeof totals.fixed);
+  struct policy_totals totals = {.arms = table->taken_count};
+  policy_totals_add(&totals, table->gone, table->gone_acted, 0, 0);
   FOR_EACH_ARM(table) {
     struct policy_arm until = *arm;
     policy_arm_tick(&until, costs_of(table, range), now_ms);
-    for (unsigned strategy = 0; strategy < KEEP_STRATEGIES; strategy++)
-      totals.fixed[strategy] += until.total[strategy];
-    totals.best_of_arm += until.total[policy_best_fixed(until.total)];
-    totals.acted += until.total_acted;
-    totals.epochs += arm->epochs;
-    totals.switches += arm->switches;
+    policy_totals_add(&totals, until.total, until.total_acted, arm->epochs, arm->switches);
   }
   return totals;
 }

@@ -92,6 +92,9 @@ struct policy_totals {
   size_t arms; /* that have a place */
 };
 struct policy_totals policy_totals(struct policy_table *table, uint32_t now_ms);
+/* Adds one arm's figures. */
+void policy_totals_add(struct policy_totals *totals, const uint64_t total[KEEP_STRATEGIES], uint64_t acted,
+                       uint32_t epochs, uint32_t switches);
 
 #ifdef HAK_DEBUG
 bool policy_table_is_valid(const struct policy_table *table);
