@@ -13,6 +13,7 @@
  * interval. Call tally_apply when the option may have changed. Each thread follows at its next slow path. For threads
  * without slow paths call tally_broadcast, without a lock; slow paths do that. The first two wait for no lock. */
 void tally_apply(void);
+#define TALLY_INTERVAL_MAX ((uint64_t)1 << 40) /* sums of several intervals cannot overflow */
 enum tally_user { TALLY_PROFILE, TALLY_GUARD, TALLY_USERS };
 void tally_sample(enum tally_user user, uint64_t interval); /* bytes; 0: no samples; the shortest one is in force */
 uint64_t tally_interval(enum tally_user user);

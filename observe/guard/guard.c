@@ -21,7 +21,6 @@
 #include <stdlib.h>
 
 #define INTERVAL_DEFAULT ((uint64_t)4 << 20)
-#define INTERVAL_MAX ((uint64_t)1 << 40)
 #define WINDOWS_FROM ((uint64_t)1 << 20)
 #define WINDOW_MS 50u
 #define WINDOW_SHARE 10u /* of the time, one part is a window */
@@ -105,7 +104,7 @@ static bool start(uint64_t interval) {
   os_random(&random, sizeof random);
   store_relaxed(&guard.random, random);
   os_module_program_find();
-  atomic_store(&guard_interval, min_size(interval, INTERVAL_MAX));
+  atomic_store(&guard_interval, min_size(interval, TALLY_INTERVAL_MAX));
   set_window(WINDOW_REST);
   tally_broadcast();
   if (has_windows())

@@ -10,8 +10,6 @@
 #include "profile/unwind.h"
 #include "threads/registry.h"
 
-#define INTERVAL_MAX ((uint64_t)1 << 40) /* sums of several intervals cannot overflow */
-
 static struct {
   struct lock start_lock; /* before any other lock */
   struct lock lock;
@@ -33,7 +31,7 @@ static struct pool *shared_pool(void) {
 
 bool profile_start(uint64_t interval) {
   HOLD_LOCK(&profile.start_lock); /* or two first calls would make two pools */
-  interval = min_size(interval, INTERVAL_MAX);
+  interval = min_size(interval, TALLY_INTERVAL_MAX);
   struct pool *pool = profile_was_started() ? shared_pool() : pool_make_shared(); /* takes locks */
   if (pool == NULL)
     return false;
