@@ -37,8 +37,7 @@ static struct figures *first, **last = &first;
 static bool is_short; /* of memory */
 
 /* Keeps a process's figures. */
-static void metrics_add(struct live_process *process, void *context) {
-  (void)context;
+static void metrics_add(const struct live_process *process) {
   char command[2 * LIVE_COMMAND], *to = command;
   struct figures *figures = malloc(sizeof *figures + (1 + STATS_FIELDS) * sizeof *figures->values);
   if (figures == NULL) {
@@ -80,49 +79,45 @@ static void metrics_print(void) {
 
 /* --- one process, or all --- */
 
-static void show_process(long pid, enum form form) {
+static enum form form;
+
+/* Prints a process, or keeps its figures. shown: how many of a list came before; NULL: it stands alone. */
+static void show(struct live_process *process, void *shown) {
+  size_t *before = shown;
+  char line[LIVE_LINE];
+  if (form == FORM_METRICS) {
+    metrics_add(process);
+  } else if (form == FORM_JSON) {
+    if (before)
+      putchar(*before ? ',' : '[');
+    live_print_json(process);
+  } else if (before) {
+    if (*before == 0)
+      puts(LIVE_TITLES);
+    puts(live_line(process, line));
+  } else {
+    live_print(process);
+  }
+  if (before)
+    ++*before;
+}
+
+static void show_process(long pid) {
   struct live_process process;
   if (!live_open(&process, pid) || !live_take(&process, FRESH_WAIT_MS))
     tool_fail((int)process.problem, "%s", process.sentence);
-  if (form == FORM_JSON)
-    live_print_json(&process);
-  else if (form == FORM_METRICS) {
-    metrics_add(&process, NULL);
-    metrics_print();
-  } else
-    live_print(&process);
+  show(&process, NULL);
   live_close(&process);
 }
 
-static void list_json(struct live_process *process, void *context) {
-  bool *is_first = context;
-  putchar(*is_first ? '[' : ',');
-  *is_first = false;
-  live_print_json(process);
-}
-
-static void list_line(struct live_process *process, void *context) {
-  bool *is_first = context;
-  char line[LIVE_LINE];
-  if (*is_first)
-    puts(LIVE_TITLES);
-  *is_first = false;
-  puts(live_line(process, line));
-}
-
-static void list_processes(enum form form) {
-  bool is_first = true, is_json = form == FORM_JSON;
+static void list_processes(void) {
+  size_t shown = 0;
   if (!live_is_possible())
     tool_fail(2, LIVE_IMPOSSIBLE);
-  if (form == FORM_METRICS) {
-    live_list(FRESH_WAIT_OF_MANY_MS, metrics_add, NULL);
-    metrics_print();
-    return;
-  }
-  size_t count = live_list(FRESH_WAIT_OF_MANY_MS, is_json ? list_json : list_line, &is_first);
-  if (is_json)
-    puts(count ? "]" : "[]");
-  else if (count == 0)
+  live_list(FRESH_WAIT_OF_MANY_MS, show, &shown);
+  if (form == FORM_JSON)
+    puts(shown ? "]" : "[]");
+  else if (form == FORM_TEXT && shown == 0)
     puts("no process can be looked at: none of yours runs on hakmem with HAKMEM_LIVE=1");
 }
 
@@ -135,10 +130,12 @@ int main(int count, char **arguments) {
   int words = tool_words(arguments, options, &word, 1);
   if (is_json && is_metrics)
     tool_refuse("--json and --openmetrics exclude each other");
-  enum form form = is_metrics ? FORM_METRICS : is_json ? FORM_JSON : FORM_TEXT;
+  form = is_metrics ? FORM_METRICS : is_json ? FORM_JSON : FORM_TEXT;
   if (words > 0)
-    show_process(tool_pid(word), form);
+    show_process(tool_pid(word));
   else
-    list_processes(form);
+    list_processes();
+  if (form == FORM_METRICS)
+    metrics_print();
   return tool_end(is_short ? tool_complain(1, "no memory for all processes") : 0);
 }

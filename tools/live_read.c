@@ -450,22 +450,18 @@ void live_place(const struct live_process *process, uint64_t address, char place
   os_maps_close(&maps);
 }
 
-size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context) {
+void live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context) {
   DIR *list = opendir("/proc");
-  size_t count = 0;
   for (struct dirent *entry; list && (entry = readdir(list)) != NULL;) { // NOLINT(concurrency-mt-unsafe): one thread
     struct live_process process;
     char *end;
     long pid = strtol(entry->d_name, &end, 10);
     if (*end != 0 || pid <= 0 || !live_open(&process, pid))
       continue;
-    if (live_take(&process, wait_ms)) {
+    if (live_take(&process, wait_ms))
       each(&process, context);
-      count++;
-    }
     live_close(&process);
   }
   if (list)
     closedir(list);
-  return count;
 }

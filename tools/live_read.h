@@ -72,9 +72,8 @@ void live_thread_name(const struct live_process *process, uint64_t thread_id, ch
 /* Writes "libfoo.so+0x1234", with the offset that addr2line takes; "0x1234" for an address in no file. */
 void live_place(const struct live_process *process, uint64_t address, char place[LIVE_PLACE]);
 
-/* Calls `each` for every process that can be read, after waiting for a fresh snapshot for at most wait_ms. Returns how
- * many. */
-size_t live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context);
+/* Calls `each` for every process that can be read, after waiting for a fresh snapshot for at most wait_ms. */
+void live_list(unsigned wait_ms, void (*each)(struct live_process *process, void *context), void *context);
 
 /* --- memfds that a process keeps for others; `folder`: a descriptor of /proc/PID --- */
 
