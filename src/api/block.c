@@ -74,7 +74,7 @@ static ALWAYS_INLINE void *small_block_inlined(unsigned cls, size_t size, uintpt
   heap_follow_tally(heap);
   void *block = heap->front.split ? split_pop(&heap->front.bins[cls]) : hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.slow_calls_filled += block != NULL;
-  if (UNLIKELY(block == NULL && heap->front.split)) {
+  if (UNLIKELY(block == NULL) && UNLIKELY(heap_is_counted(heap))) {
     block = observers.small_sample(heap, cls, size, site);
     if (block) {
       housekeep();

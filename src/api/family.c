@@ -4,6 +4,7 @@
 #include "base/size_class.h"
 #include "budget/usage.h"
 #include "checked/checked.h"
+#include "heap/queue.h"
 #include "heap/slow_path.h"
 #include "large/guarded.h"
 #include "large/large.h"
@@ -106,7 +107,11 @@ static ALWAYS_INLINE void copy_by_library(void *to, const void *from, size_t byt
 /* Moves a block to one that a bin of the thread has ready, if both are of one kind of pool, by the fast paths of malloc
  * and free. NULL: nothing changed. */
 static ALWAYS_INLINE void *move_to_ready(void *block, uint32_t entry, size_t old_bytes, size_t size) {
-  void *moved = front_takes(hak_self, entry) ? hak_malloc_ready(size) : NULL;
+  if (UNLIKELY(!front_takes(hak_self, entry)))
+    return NULL;
+  void *moved = hak_malloc_ready(size);
+  if (UNLIKELY(moved == NULL) && UNLIKELY(hak_self->split) && size <= HAK_SMALL_MAX)
+    moved = queue_pop(hak_front_bin(hak_self, size));
   if (UNLIKELY(moved == NULL))
     return NULL;
   HAK_OWNER_STEPPED();

@@ -5,6 +5,7 @@
 
 #include "base/counters.h"
 #include "checked/checked_cache.h"
+#include "heap/queue.h"
 #include "heap/slow_path.h"
 #include "heap/split.h"
 #include "large/large.h"
@@ -172,7 +173,8 @@ static ALWAYS_INLINE void *malloc_small(size_t size, uintptr_t site) {
 /* Apart, so that GCC counts by one instruction. */
 static NOINLINE void *malloc_split_missed(size_t size, struct hak_bin *bin) {
   split_missed(bin);
-  return hak_malloc_slow(size);
+  void *block = queue_pop(bin);
+  return LIKELY(block != NULL) ? block : hak_malloc_slow(size);
 }
 
 NOINLINE void *hak_malloc_split(size_t size, struct hak_bin *bin) {
@@ -194,9 +196,14 @@ NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
   if (UNLIKELY(size > PTRDIFF_MAX))
     return failed(ENOMEM);
   struct hak_front *front = hak_self;
-  void *block = UNLIKELY(front->split) && size <= HAK_SMALL_MAX ? split_pop(hak_front_bin(front, size)) : NULL;
-  if (UNLIKELY(block != NULL))
-    return block;
+  if (UNLIKELY(front->split) && size <= HAK_SMALL_MAX) {
+    struct hak_bin *bin = hak_front_bin(front, size);
+    void *block = split_pop(bin);
+    if (block == NULL)
+      block = queue_pop(bin);
+    if (LIKELY(block != NULL))
+      return block;
+  }
   if (checked_is_on())
     return malloc_checked(size, BLOCK_ALIGNMENT, site);
   return size > HAK_SMALL_MAX ? malloc_large(size, site) : malloc_small(size, site);

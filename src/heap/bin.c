@@ -13,6 +13,7 @@
 #include "base/probe.h"
 #include "budget/usage.h"
 #include "heap/envelope.h"
+#include "heap/queue.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
 #include "policy/bin_policy.h"
@@ -74,6 +75,7 @@ static void grant_slots(struct heap *heap, unsigned cls, size_t slots) {
 
 bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
   struct bin_state *state = &heap->bin_state[cls];
+  bin_settle(heap, cls);
   size_t count = bin_count(heap, cls);
   hak_assert(count < slots);
   unsigned order = array_order(state, slots), order_before = array_order(state, state->slots);
@@ -87,6 +89,7 @@ bool bin_set_slots(struct heap *heap, unsigned cls, size_t slots) {
       metadata_give(state->base - 1, order_before);
     }
     state->base = array + 1;
+    bin_set_bottom(heap, cls, state->base);
     top_store(bin_of(heap, cls), state->base + count); /* as many as before */
   }
   grant_slots(heap, cls, slots);
@@ -108,6 +111,7 @@ void bin_close(struct heap *heap, unsigned cls) {
   unsigned order = array_order(state, state->slots);
   grant_slots(heap, cls, 0);
   *bin_of(heap, cls) = hak_heap_none.bins[cls];
+  bin_set_bottom(heap, cls, hak_heap_none.bins[cls].top);
   *state = (struct bin_state){0};
   metadata_give(array, order);
 }
@@ -227,6 +231,7 @@ static size_t take_blocks(struct heap *heap, unsigned cls, void **slots, size_t 
 
 bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   struct bin_state *state = &heap->bin_state[cls];
+  bin_settle(heap, cls);
   /* The array's upper end is free: take into it downwards, then the bin's top is the lowest block. */
   void **slots_end = state->base + wanted;
   size_t taken = take_blocks(heap, cls, slots_end, wanted);
@@ -235,6 +240,8 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   if (taken < wanted)
     memmove(state->base, slots_end - taken, taken * sizeof(void *));
   bin_set_top(heap, cls, state->base + taken);
+  if (UNLIKELY(heap->is_queue))
+    queue_reverse(heap, cls);
   return true;
 }
 
@@ -252,7 +259,7 @@ static void *count_refill(struct heap *heap, void *block) {
   return block;
 }
 
-static void bin_push(struct heap *heap, unsigned cls, void *block) {
+static ALWAYS_INLINE void bin_push(struct heap *heap, unsigned cls, void *block) {
   void **top = bin_of(heap, cls)->top;
   *top = block;
   bin_set_top(heap, cls, top + 1);
@@ -288,7 +295,8 @@ static ALWAYS_INLINE bool bin_make_room(struct heap *heap, unsigned cls) {
   size_t slots = state->slots;
   if (state->base == NULL && !bin_open(heap, cls))
     return false;
-  bool has_room = bin_of(heap, cls)->top != bin_of(heap, cls)->end || bin_grow_full(heap, cls);
+  bool has_room = bin_of(heap, cls)->top != bin_of(heap, cls)->end ||
+                  (UNLIKELY(heap->is_queue) && queue_make_room(heap, cls)) || bin_grow_full(heap, cls);
   if (UNLIKELY(state->slots != slots))
     usage_freed_add((state->slots - slots) * class_bytes(cls));
   return has_room;
@@ -334,9 +342,12 @@ static unsigned class_of_first(struct heap *heap, unsigned cls) {
   return hak_class_of((size_t)1 << (64 - __builtin_clzl(bytes)));
 }
 
+static ALWAYS_INLINE void *bin_pop(struct heap *heap, unsigned cls) {
+  return UNLIKELY(heap->is_queue) ? queue_take(&heap->front.bins[cls]) : hak_bin_pop(bin_of(heap, cls));
+}
+
 static void *fill_and_pop(struct heap *heap, unsigned cls) {
   struct bin_state *state = &heap->bin_state[cls];
-  struct hak_bin *bin = bin_of(heap, cls);
   if (state->base == NULL) {
     unsigned first = class_of_first(heap, cls);
     if (first != 0) {
@@ -347,13 +358,15 @@ static void *fill_and_pop(struct heap *heap, unsigned cls) {
     if (!bin_open(heap, cls))
       return NULL;
   }
+  if (UNLIKELY(heap->is_queue))
+    queue_note_refill(heap);
   if (state->streak < 0) { /* it may have drained */
     state->streak = 0;
     bin_set_end(heap, cls);
   }
   if (inbox_has_mail(heap_pool(heap))) {
     inbox_drain(heap_pool(heap), heap, cls, bins_put_received, RECEIVED_MAX);
-    void *block = hak_bin_pop(bin);
+    void *block = bin_pop(heap, cls);
     heap->counters.refills_from_inbox += block != NULL;
     if (block)
       return count_refill(heap, block);
@@ -372,11 +385,11 @@ static void *fill_and_pop(struct heap *heap, unsigned cls) {
   wanted = min_size(wanted, REFILL_BLOCKS_MAX);
   if (wanted <= 1)
     return count_refill(heap, take_one(heap, cls));
-  return count_refill(heap, bin_fill(heap, cls, wanted) ? hak_bin_pop(bin) : NULL);
+  return count_refill(heap, bin_fill(heap, cls, wanted) ? bin_pop(heap, cls) : NULL);
 }
 
 void *bin_refill(struct heap *heap, unsigned cls) {
-  void *block = UNLIKELY(heap->front.split) ? hak_bin_pop(bin_of(heap, cls)) : NULL;
+  void *block = UNLIKELY(heap->front.split) ? bin_pop(heap, cls) : NULL;
   if (LIKELY(block == NULL))
     block = fill_and_pop(heap, cls);
   if (LIKELY(block != NULL))
@@ -405,6 +418,12 @@ static bool bin_give_older(struct heap *heap, unsigned cls) {
 }
 
 void bin_overflow(struct heap *heap, unsigned cls, void *block) {
+  if (UNLIKELY(heap->is_queue) && queue_make_room(heap, cls)) {
+    bin_push(heap, cls, block);
+    return;
+  }
+  if (UNLIKELY(bin_count(heap, cls) >= QUEUE_LOOKS))
+    queue_note_overflow(heap, cls);
   heap->counters.bin_overflows++;
   heap->overflow_balance++;
   tally_brought(heap, cls, -1); /* it was freed */
@@ -442,8 +461,9 @@ static bool holds_all(const struct heap *heap, void *const *blocks, size_t count
 bool bin_is_valid(const struct heap *heap, unsigned cls) {
   const struct bin_state *state = &heap->bin_state[cls];
   size_t count = bin_count(heap, cls);
-  if (state->base != NULL && (state->base[-1] != NULL || count >= state->slots))
+  void **bottom = bin_bottom(heap, cls);
+  if (state->base != NULL && (bottom[-1] != NULL || bottom + count >= state->base + state->slots))
     return false;
-  return holds_all(heap, state->base, count, cls);
+  return holds_all(heap, bottom, count, cls);
 }
 #endif

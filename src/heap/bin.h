@@ -33,22 +33,44 @@ static inline struct hak_bin *bin_of(struct heap *heap, unsigned cls) {
   return &heap->front.bins[cls ^ heap->front.split];
 }
 
-/* Any holder of the lock may call it, while the owner may pop. */
-static inline size_t bin_count(const struct heap *heap, unsigned cls) {
+static inline void **top_load(const struct hak_bin *bin) { return __atomic_load_n(&bin->top, __ATOMIC_RELAXED); }
+static inline void top_store(struct hak_bin *bin, void **top) { __atomic_store_n(&bin->top, top, __ATOMIC_RELAXED); }
+
+/* Returns the slot of the oldest block. Any holder of the lock may call it, while the owner may pop. */
+static inline void **bin_bottom(const struct heap *heap, unsigned cls) {
   void **base = heap->bin_state[cls].base;
-  return base ? (size_t)(__atomic_load_n(&heap->front.bins[cls ^ heap->front.split].top, __ATOMIC_RELAXED) - base) : 0;
+  if (LIKELY(!heap->is_queue) || base == NULL)
+    return base;
+  void **bottom = top_load(&heap->front.bins[cls]), **top = top_load(&heap->front.bins[cls ^ HAK_SPLIT]);
+  return bottom + (bottom < top && __atomic_load_n(bottom, __ATOMIC_RELAXED) == NULL); /* heap/queue.h, Q1 and Q2 */
 }
 
-static inline void top_store(struct hak_bin *bin, void **top) { __atomic_store_n(&bin->top, top, __ATOMIC_RELAXED); }
+/* Likewise. */
+static inline size_t bin_count(const struct heap *heap, unsigned cls) {
+  void **bottom = bin_bottom(heap, cls), **top = top_load(&heap->front.bins[cls ^ heap->front.split]);
+  return bottom != NULL && top > bottom ? (size_t)(top - bottom) : 0;
+}
+
+/* Where the blocks of a queue's heap may begin behind the array's begin, moves them there. The lock is held. */
+void bin_move_down(struct heap *heap, unsigned cls); /* heap/split.c */
+static inline void bin_settle(struct heap *heap, unsigned cls) {
+  if (UNLIKELY(heap->is_queue))
+    bin_move_down(heap, cls);
+}
+/* The lock is held, and the owner is in a slow path. */
+static inline void bin_set_bottom(struct heap *heap, unsigned cls, void **bottom) {
+  if (UNLIKELY(heap->is_queue))
+    top_store(&heap->front.bins[cls], bottom);
+}
 
 /* tally_brought: slow paths put blocks into the bin, or took them out (negative). tally_popped: one popped a block that
  * the program gets. */
 static inline void tally_brought(struct heap *heap, unsigned cls, int64_t count) {
-  if (UNLIKELY(heap->front.split))
+  if (UNLIKELY(heap_is_counted(heap)))
     heap->tally->classes[cls].brought += (uint64_t)count;
 }
 static inline void tally_popped(struct heap *heap, unsigned cls) {
-  if (UNLIKELY(heap->front.split))
+  if (UNLIKELY(heap_is_counted(heap)))
     heap->front.bins[cls].until--;
 }
 

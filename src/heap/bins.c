@@ -219,7 +219,7 @@ bool bins_flush_all(struct heap *heap) {
 COLD void bins_drop_all(struct heap *heap) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base)
-      bin_set_top(heap, cls, heap->bin_state[cls].base);
+      bin_set_top(heap, cls, bin_bottom(heap, cls));
 }
 
 struct bins_content bins_content(const struct heap *heap) {

@@ -17,7 +17,7 @@
 #define SENDS_PER_SWEEP (16 * OUTBOX_PLACES) /* after so many sends half-filled envelopes go, too */
 
 static void envelope_begin(struct envelope *envelope, const struct heap *heap, uint32_t owner) {
-  bool is_slow = owner >= PRIVATE_FIRST || heap->front.split != 0; /* its blocks may be void, or are counted */
+  bool is_slow = owner >= PRIVATE_FIRST || heap_is_counted(heap); /* its blocks may be void, or are counted */
   envelope->owner = owner;
   envelope->count = 0;
   envelope->direct_max = is_slow ? 0 : ENVELOPE_SLOTS - 1;

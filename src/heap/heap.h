@@ -76,6 +76,13 @@ struct outbox {
   _Atomic uint64_t envelopes_sent, remote_frees;
 };
 
+/* What tells whether the heap's thread works as a queue (heap/queue.h). */
+struct queue {
+  size_t bytes;     /* most that were outside the pool's slabs since the set was dropped last */
+  uint8_t in_order; /* full bins whose blocks were in order, less others */
+  uint8_t needed;   /* so many make the heap a queue; 0: NEEDED_FIRST */
+};
+
 #define OVERFLOWS_OF_REFILL 8 /* that a refill makes up for (overflow_balance) */
 #define HEAP_STACK_NOTES 4u
 #define SLOW_CALLS_PERIOD 16u /* what is not urgent is asked for once in so many slow calls of a heap */
@@ -100,8 +107,10 @@ struct heap {
   size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */
   size_t slab_free_seen;    /* bytes free in slabs when bins_after_large looked in vain, or less since; else 0 */
   struct bins_work bins_work;
-  uint32_t split_seen;                     /* of split_wanted */
-  struct tally *tally;                     /* NULL until the heap is split for the first time */
+  uint32_t split_seen; /* of split_wanted */
+  bool is_queue;       /* it is split to keep the order of blocks, not to count */
+  struct queue queue;
+  struct tally *tally;                     /* NULL until the heap is split to count for the first time */
   _Atomic(struct checked_cache *) checked; /* NULL without the option `checked`, and until the first block */
   struct stash *stash; /* large/stash.h; owner only; NULL until the thread asks for one length again and again */
   struct heap_counters counters;
@@ -123,6 +132,8 @@ struct heap {
   _Atomic bool flush_wanted; /* a trim asks the owner to empty its bins at its next slow path */
 };
 
+/* Tells whether the heap is split to count. */
+static inline bool heap_is_counted(const struct heap *heap) { return heap->front.split != 0 && !heap->is_queue; }
 static inline uint64_t heap_life(const struct heap *heap) { return load_relaxed(&heap->life); }
 /* A heap may move to a pool that was made just now, which other threads then see first by this heap. */
 static inline struct pool *heap_pool(const struct heap *heap) {

@@ -162,7 +162,7 @@ static bool lock_to_end(struct pool *pool) {
  * that are on their way, were counted by them. */
 static void count_freed(struct pool *pool) {
   struct heap *heap = heap_current();
-  if (heap->front.split == 0)
+  if (!heap_is_counted(heap))
     return;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     size_t taken = pool->slabs.taken_blocks[cls];

@@ -193,6 +193,7 @@ static void owner_begin(struct heap *heap) {
   heap->callback_frame = 0; /* the owner may have ended inside a callback */
   heap->looks_away = heap->moves = 0;
   heap->overflow_balance = 0;
+  heap->queue = (struct queue){0};
   heap_note_thread(heap);
 }
 

@@ -5,6 +5,7 @@
 #include "heap/bins.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
+#include "heap/queue.h"
 #include "heap/slow_path.h"
 
 #include <string.h>
@@ -113,10 +114,11 @@ void heaps_split_ask(void) {
 }
 
 bool heap_is_private(const struct heap *heap) { return heap_life(heap) != 0; }
-struct tally *heap_tally(const struct heap *heap) { return heap->front.split ? heap->tally : NULL; }
+struct tally *heap_tally(const struct heap *heap) { return heap_is_counted(heap) ? heap->tally : NULL; }
 
 bool heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id)) {
   heap->split_seen = atomic_load_explicit(&split_wanted, memory_order_acquire);
+  queue_end(heap);
   bool is_wanted = heap->split_seen % 2 != 0;
   if (is_wanted && heap->tally == NULL)
     heap->tally = make(heap->id);

@@ -16,6 +16,7 @@
 
 #include "checked/checked_cache.h"
 #include "heap/envelope.h"
+#include "heap/queue.h"
 #include "large/range.h"
 #include "threads/deferred.h"
 
@@ -218,6 +219,24 @@ static void count(const char *value) {
   small_ones();
 }
 
+static void as_queue(void) {
+  struct heap *heap = heap_current();
+  static void *set[4096]; /* a large one, so that the heap stays a queue */
+  unit_alloc(set, 4096, 1100);
+  lock_take(&heap_pool(heap)->lock);
+  heap->is_queue = true;
+  heap->queue = (struct queue){.bytes = slab_set_taken_bytes(&heap_pool(heap)->slabs), .in_order = UINT8_MAX};
+  heap_split(heap, true);
+  lock_give(&heap_pool(heap)->lock);
+  small_ones();
+  small_ones();
+  CHECK(heap->is_queue);
+  unit_free(set, 4096);
+  lock_take(&heap_pool(heap)->lock);
+  queue_end(heap);
+  lock_give(&heap_pool(heap)->lock);
+}
+
 static void end(void) {
   is_armed = false;
   for (unsigned i = 0; i < KEPT; i++)
@@ -255,6 +274,7 @@ UNIT_TEST_IN_CHILD(a_handler_may_act_at_each_instruction) {
   hak_trim(0);
   step_end();
   of_another_heap();
+  as_queue();
   count("1");
   count("0");
   end();

@@ -1,0 +1,52 @@
+/* queue.h: heaps of threads that work as queues: they replace the oldest block of a large set, over and over.
+ *
+ * A bin is a stack: malloc takes what was freed last. The number of live blocks of a class goes up and down by chance,
+ * so the bin gives out older blocks now and then, and the set loses its order in memory. The program reads its blocks in
+ * that order, and waits for ever more cache lines (docs/decisions/0080). So the heap of such a thread is split
+ * (heap/split.h), and malloc takes the block of a bin that was freed first.
+ *   Q1  While heap->is_queue, the blocks of a class lie from the top of malloc's bin up to the top of free's bin. The
+ *       slot in front of them is NULL, so malloc's fast path finds an empty bin
+ *   Q2  an owner that ends in malloc may leave a NULL as the first block. bin_bottom passes over it
+ *   Q3  a heap that is split to count is no queue, nor is a heap of a hak_heap
+ */
+#pragma once
+
+#include "heap/bin.h"
+#include "heap/slow_path.h"
+
+/* Call when a bin is full of so many blocks, before room is made, and when a bin of a queue's heap is empty. The heap
+ * becomes a queue when full bins have blocks in the order of their addresses, while the set is neither built nor
+ * dropped. It is made whole again when that ends. */
+#define QUEUE_LOOKS 80u
+void queue_note_overflow(struct heap *heap, unsigned cls);
+void queue_note_refill(struct heap *heap);
+/* Makes the heap whole again, if it is a queue. */
+void queue_end(struct heap *heap);
+/* Call when a bin of a queue's heap is full: moves the blocks down, if enough slots below them are free. Tells whether
+ * there is room then. */
+bool queue_make_room(struct heap *heap, unsigned cls);
+/* Turns the blocks of a bin around. */
+void queue_reverse(struct heap *heap, unsigned cls);
+
+/* Takes the oldest block of a class. bin: malloc's. NULL: there is none. In a slow path, or in an owner's step. */
+static ALWAYS_INLINE void *queue_take(struct hak_bin *bin) {
+  void **oldest = bin->top;
+  if (UNLIKELY(oldest == bin[HAK_SPLIT].top))
+    return NULL;
+  void *block = *oldest;
+  __atomic_store_n(oldest, NULL, __ATOMIC_RELAXED); /* first: the fast path in a handler finds an empty bin */
+  atomic_signal_fence(memory_order_seq_cst);
+  top_store(bin, oldest + 1);
+  return block;
+}
+
+/* The same outside of slow paths. NULL, too, if the thread's heap is no queue, or if the thread is busy. */
+static ALWAYS_INLINE void *queue_pop(struct hak_bin *bin) {
+  struct heap *heap = heap_if_idle();
+  if (heap == NULL || !heap->is_queue)
+    return NULL;
+  owner_step_begin();
+  void *block = queue_take(bin);
+  owner_step_end();
+  return block;
+}
