@@ -5,8 +5,8 @@
 #define NEEDED_FIRST 2u                   /* bins in order, less others, that make a queue; each end doubles it */
 #define NEEDED_MAX 192u
 #define KEPT_MAX 8u /* bins in no order, less others, that end it */
-/* A bin is in order if most of its newest blocks lie behind those that were freed so much earlier. What a refill brought
- * lies in the other order, in which it is to be taken. */
+/* A bin is in order if most of its newest blocks lie behind those that were freed so much earlier. What a refill
+ * brought lies in the other order, in which it is to be taken. */
 #define PAIR_DISTANCE 16u
 #define PAIRS (QUEUE_LOOKS - PAIR_DISTANCE)
 #define PAIRS_TO_BEGIN 42u /* of 64; in any order once in 200 bins */

@@ -1,8 +1,8 @@
 /* queue.h: heaps of threads that work as queues: they replace the oldest block of a large set, over and over.
  *
  * A bin is a stack: malloc takes what was freed last. The number of live blocks of a class goes up and down by chance,
- * so the bin gives out older blocks now and then, and the set loses its order in memory. The program reads its blocks in
- * that order, and waits for ever more cache lines (docs/decisions/0080). So the heap of such a thread is split
+ * so the bin gives out older blocks now and then, and the set loses its order in memory. The program reads its blocks
+ * in that order, and waits for ever more cache lines (docs/decisions/0080). So the heap of such a thread is split
  * (heap/split.h), and malloc takes the block of a bin that was freed first.
  *   Q1  While heap->is_queue, the blocks of a class lie from the top of malloc's bin up to the top of free's bin. The
  *       slot in front of them is NULL, so malloc's fast path finds an empty bin

@@ -1,8 +1,8 @@
 /* split.h: split heaps, which count what is allocated and freed by class, without an instruction on the fast path.
  *
  * In a split heap free pushes to another bin than malloc looks into, and malloc's bin is always empty. So each malloc
- * goes on to a second fast path (hak_malloc_split), which pops from free's bin and counts the blocks. A heap may also be
- * split to give out the oldest blocks first (heap/queue.h). Then nothing is counted.
+ * goes on to a second fast path (hak_malloc_split), which pops from free's bin and counts the blocks. A heap may also
+ * be split to give out the oldest blocks first (heap/queue.h). Then nothing is counted.
  *   T1  blocks allocated by malloc = class_tally.begun - hak_bin.until
  *   T2  blocks freed by the owner = blocks in the bin + blocks allocated - class_tally.brought
  *   T3  front.bins[class] is malloc's bin and front.bins[class ^ HAK_SPLIT] free's if front.split is HAK_SPLIT, and the
@@ -18,8 +18,8 @@
 
 struct heap;
 
-/* The counts stay while the heap has no owner, or is not split to count: then `until` and the blocks in the bin are 0 in T1 and
- * T2. The owner changes them under the lock, but for `until`. */
+/* The counts stay while the heap has no owner, or is not split to count: then `until` and the blocks in the bin are 0 in
+ * T1 and T2. The owner changes them under the lock, but for `until`. */
 struct class_tally {
   uint64_t begun;                   /* blocks allocated, and blocks until the next sample */
   uint64_t brought;                 /* blocks that slow paths put into the bin, less those that they took out */

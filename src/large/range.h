@@ -28,8 +28,8 @@ bool range_become_extent(struct large *range);
 /* Ends an unused range, which is counted in `from`: it becomes a resident free extent, or is unmapped. Returns the
  * bytes unmapped. */
 size_t range_end(struct large *range, uint64_t freed_ms, enum usage from);
-/* Unmaps what the kernel refused to unmap before, as far as it allows that now: tries at most so many ranges. One thread
- * at a time. */
+/* Unmaps what the kernel refused to unmap before, as far as it allows that now: tries at most so many ranges. One
+ * thread at a time. */
 void ranges_unmap_again(unsigned most);
 /* Caches the range of an object that ended, or ends it. For changing sizes a cached range would hardly fit again. A
  * short mapping becomes an extent first. Spare ranges are mappings of any size, and each mapping makes forks slower:

@@ -126,8 +126,8 @@ struct hole_batch {
   } holes[HOLES_MAX];
 };
 
-/* Fills the batch with slabs, but not with those that have no new holes since their last purge; it may stay empty. False
- * when the walk is at its end. */
+/* Fills the batch with slabs, but not with those that have no new holes since their last purge; it may stay empty.
+ * False when the walk is at its end. */
 void slab_set_holes_begin(struct slab_set *set);
 bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch);
 void slab_set_holes_give(struct slab_set *set, const struct hole_batch *batch);
