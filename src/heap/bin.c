@@ -240,7 +240,7 @@ bool bin_fill(struct heap *heap, unsigned cls, size_t wanted) {
   if (taken < wanted)
     memmove(state->base, slots_end - taken, taken * sizeof(void *));
   bin_set_top(heap, cls, state->base + taken);
-  if (UNLIKELY(heap->is_queue))
+  if (UNLIKELY(heap->is_queue) && !queue_is_stack(&heap->front.bins[cls]))
     queue_reverse(heap, cls);
   return true;
 }

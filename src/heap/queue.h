@@ -28,8 +28,14 @@ bool queue_make_room(struct heap *heap, unsigned cls);
 /* Turns the blocks of a bin around. */
 void queue_reverse(struct heap *heap, unsigned cls);
 
-/* Takes the oldest block of a class. bin: malloc's. NULL: there is none. In a slow path, or in an owner's step. */
-static ALWAYS_INLINE void *queue_take(struct hak_bin *bin) {
+/* With fewer slots between the oldest block and the array's end malloc takes the newest block, as elsewhere. So short
+ * bins are stacks, and so is the bin of a program that works no more as a queue: its blocks stay where they are, and
+ * need no slow calls to move down. */
+#define QUEUE_SLOTS_MIN 16
+static inline bool queue_is_stack(const struct hak_bin *bin) { return bin[HAK_SPLIT].end - bin->top < QUEUE_SLOTS_MIN; }
+
+/* Takes a block of a class. bin: malloc's. NULL: there is none. In a slow path. */
+static ALWAYS_INLINE void *queue_take_oldest(struct hak_bin *bin) {
   void **oldest = bin->top;
   if (UNLIKELY(oldest == bin[HAK_SPLIT].top))
     return NULL;
@@ -39,14 +45,19 @@ static ALWAYS_INLINE void *queue_take(struct hak_bin *bin) {
   top_store(bin, oldest + 1);
   return block;
 }
+static inline void *queue_take(struct hak_bin *bin) {
+  return queue_is_stack(bin) ? hak_bin_pop(bin + HAK_SPLIT) : queue_take_oldest(bin);
+}
 
 /* The same outside of slow paths. NULL, too, if the thread's heap is no queue, or if the thread is busy. */
 static ALWAYS_INLINE void *queue_pop(struct hak_bin *bin) {
   struct heap *heap = heap_if_idle();
   if (heap == NULL || !heap->is_queue)
     return NULL;
+  if (UNLIKELY(queue_is_stack(bin)))
+    return hak_bin_pop(bin + HAK_SPLIT); /* with no more care for handlers than malloc's fast path has */
   owner_step_begin();
-  void *block = queue_take(bin);
+  void *block = queue_take_oldest(bin);
   owner_step_end();
   return block;
 }

@@ -92,6 +92,9 @@ UNIT_TEST(malloc_takes_what_was_freed_first) {
   void *fresh[8];
   unit_alloc(fresh, 8, 200);
   unit_free(fresh, 8);
+  lock_take(&heap_pool(heap)->lock);
+  bin_settle(heap, cls); /* at the array's end it would be a stack */
+  lock_give(&heap_pool(heap)->lock);
   for (unsigned way = 0; way < 4; way++) {
     void *oldest = *bin_bottom(heap, cls);
     size_t count = bin_count(heap, cls);
@@ -111,11 +114,14 @@ UNIT_TEST(malloc_takes_what_was_freed_first) {
 UNIT_TEST(a_bin_that_is_empty_refills_in_order) {
   struct heap *heap = queue_heap();
   heap_flush_all(heap);
-  static void *row[20];
-  unit_alloc(row, 20, 1000); /* a class that the set does not use */
-  for (unsigned i = 1; i < 20; i++)
-    assert_true((uintptr_t)row[i] > (uintptr_t)row[i - 1]);
-  unit_free(row, 20);
+  static void *row[400];
+  unit_alloc(row, 400, 300); /* of a class that the set does not use, so of fresh slabs */
+  unsigned rises = 0;
+  for (unsigned i = 1; i < 400; i++)
+    rises += (uintptr_t)row[i] > (uintptr_t)row[i - 1];
+  assert_true(rises >= 300); /* the last ones of a bin come from its other end */
+  assert_false(queue_is_stack(&heap->front.bins[hak_class_of(300)])); /* it has grown meanwhile */
+  unit_free(row, 400);
   assert_true(heap->is_queue);
   end_of(heap);
 }
