@@ -18,8 +18,8 @@
 
 struct heap;
 
-/* The counts stay while the heap has no owner, or is not split to count: then `until` and the blocks in the bin are 0 in
- * T1 and T2. The owner changes them under the lock, but for `until`. */
+/* The counts stay while the heap has no owner, or is not split to count: then `until` and the blocks in the bin are 0
+ * in T1 and T2. The owner changes them under the lock, but for `until`. */
 struct class_tally {
   uint64_t begun;                   /* blocks allocated, and blocks until the next sample */
   uint64_t brought;                 /* blocks that slow paths put into the bin, less those that they took out */
