@@ -187,33 +187,45 @@ UNIT_TEST(counting_ends_a_queue) {
   end_of(heap);
 }
 
-static void *work_and_end(void *is_left_in_malloc) {
+static size_t lost_bytes; /* of blocks that the owner had in its hands */
+
+static void *work_and_end(void *ends_in_malloc) {
   struct heap *heap = queue_heap();
-  unit_free((void **)set, LIVE);
-  memset(set, 0, sizeof set);
-  for (unsigned cls = 1; is_left_in_malloc != NULL && cls < HAK_CLASS_COUNT; cls++)
-    if (heap->is_queue && bin_count(heap, cls) > 0)
+  for (unsigned cls = 1; ends_in_malloc != NULL && cls < HAK_CLASS_COUNT; cls++)
+    if (bin_count(heap, cls) > 0) {
       *bin_bottom(heap, cls) = NULL;
+      lost_bytes += class_bytes(cls);
+    }
   return heap;
+}
+
+/* The set is freed by this thread. */
+static void assert_swept(struct heap *heap) {
+  heaps_sweep_all(false);
+  assert_false(heap_is_owned(heap->id));
+  assert_int_equal(bins_content(heap).bytes, 0);
+  UNIT_HEAP_VALID(heap);
+  unit_free(set, LIVE);
+  memset(set, 0, sizeof set);
+  heap_flush_all(heap_current());
+  assert_int_equal(heap_pool(heap)->slabs.taken_bytes, lost_bytes);
 }
 
 UNIT_TEST(the_heap_of_a_dead_queue_is_swept) {
   unit_needs_ends();
-  struct heap *heap = test_thread_run(work_and_end, NULL);
-  heaps_sweep_all(false);
-  assert_false(heap_is_owned(heap->id));
-  assert_int_equal(bins_content(heap).bytes, 0);
-  UNIT_HEAP_VALID(heap);
+  unit_heap_attach();
+  lost_bytes = 0;
+  assert_swept(test_thread_run(work_and_end, NULL));
 }
 
-/* As if its last instruction was in the middle of queue_take. Those blocks are lost, like others in its hands. */
+/* As if its last instruction was in the middle of queue_take_oldest. */
 UNIT_TEST(the_heap_of_a_queue_that_ended_in_malloc_is_swept) {
   unit_needs_ends();
-  struct heap *heap = test_thread_run(work_and_end, heap_current());
-  heaps_sweep_all(false);
-  assert_false(heap_is_owned(heap->id));
-  assert_int_equal(bins_content(heap).bytes, 0);
-  UNIT_HEAP_VALID(heap);
+  unit_heap_attach();
+  lost_bytes = 0;
+  struct heap *heap = test_thread_run(work_and_end, set);
+  assert_true(lost_bytes > 0);
+  assert_swept(heap);
 }
 
 UNIT_MAIN((void)0)
