@@ -241,6 +241,9 @@ read_presets() {
 }
 
 run_tests() {
+  case $home in
+    *[[:space:]:\;\$]*) die "the tests preload libraries, and LD_PRELOAD cannot hold the path $home" ;;
+  esac
   long='' all='' pattern='' presets=
   while [ $# -gt 0 ]; do
     case $1 in

@@ -194,8 +194,9 @@ bool pool_is_stuck(struct pool *pool) {
 static struct pool *pool_with_room(unsigned node, uint32_t max, const struct pool *left, struct pool **reserve) {
   struct pool *best = NULL;
   uint32_t usable = 0;
-  for (struct pool *pool = pool_next(NULL); pool && usable < max; pool = pool_next(pool)) {
-    if (pool->is_shared || pool_is_private(pool) || pool_is_stuck(pool))
+  for (uint32_t id = 1, count = pool_count(); id <= count && usable < max; id++) {
+    struct pool *pool = pool_by_id(id);
+    if (pool->is_shared || pool_is_stuck(pool))
       continue;
     if (pool_is_inherited(pool) || pool->node != node) {
       *reserve = pool;
