@@ -73,7 +73,10 @@ static unsigned first_list(unsigned cls, enum hole_search search) {
   return in_page >= 16 ? 3 : in_page >= 4 ? 2 : in_page >= 2 ? 1 : 0;
 }
 
-COLD void slab_set_holes_begin(struct slab_set *set) { set->walk = (struct hole_walk){.class = 1}; }
+/* The sets of thousands of hak_heaps may have no slab. */
+COLD void slab_set_holes_begin(struct slab_set *set) {
+  set->walk = (struct hole_walk){.class = set->slab_bytes > 0 ? 1 : HAK_CLASS_COUNT};
+}
 
 /* A slab that leaves the list takes the walk along to the next one (slab_list_leave); one that enters a list is put to
  * its front, behind the walk. */
