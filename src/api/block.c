@@ -15,7 +15,6 @@
 #include "large/range.h"
 #include "large/stash.h"
 #include "reclaim/background.h"
-#include "reclaim/due.h"
 #include "threads/inherited.h"
 #include "threads/private.h"
 #include "threads/registry.h"
@@ -37,7 +36,7 @@ static void stash_note(void *block, size_t size, size_t alignment) {
   size_t bytes_max = range_cache_max() / STASH_SHARE;
   if (bytes_max == 0 || option_value(OPTION_TARGET_MB) != 0 ||
       option_value(OPTION_PURGE_DELAY_MS) < STASH_DELAY_MS_MIN || large_is_watched() || checked_is_on() ||
-      guarded_is_on || usage_is_short() || usage_keep_max() != SIZE_MAX || (!background_is_awake() && due_holds_much()))
+      guarded_is_on || usage_is_short() || usage_keep_max() != SIZE_MAX || background_is_missed())
     return;
   range_offer_kept();
   stash_open(bytes_max);

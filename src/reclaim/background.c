@@ -3,6 +3,7 @@
 #include "base/observers.h"
 #include "base/options.h"
 #include "budget/usage.h"
+#include "heap/pool.h"
 #include "heap/slow_path.h"
 #include "large/stash.h"
 #include "os/caller.h"
@@ -11,7 +12,6 @@
 #include "os/os.h"
 #include "policy/keep_policy.h"
 #include "reclaim/delay.h"
-#include "reclaim/due.h"
 #include "reclaim/reclaim.h"
 #include "threads/private.h"
 #include "threads/registry.h"
@@ -25,6 +25,11 @@
 #define KEPT_BYTES_MIN ((size_t)16 << 20) /* by bins: then the thread waits for the end of their threads */
 #define LOOKS_OF_END 100u
 #define STOP_ASK_MS 20u /* between two requests that it ends */
+#define START_BYTES ((size_t)16 << 20)
+#define START_STEP ((size_t)4 << 20)
+#define LEARNED_BYTES ((size_t)4 << 20) /* this much kept by the policy engine is worth a thread */
+#define HEAPS_MANY 64u    /* so many threads may leave much in their bins, though none of them frees into a slab */
+#define REST_MS_MIN 1000u /* between a thread's end and the next start for which nothing was freed */
 #ifdef HAK_TSAN
 #define RELAY_BYTES_MAX 1u /* it makes no tail calls, so every call site is in code of ours */
 #else
@@ -56,7 +61,17 @@ static struct {
   _Atomic uint32_t is_joinable;      /* * `thread` is written, and the C library keeps its stack */
   _Atomic bool has_been;
   const uintptr_t *relays; /* NULL: background_prepare was not called yet */
-} background = {.awake = &own_awake};
+
+  /* When the next one is due. The sums that these are compared with are read unlocked. */
+  bool from_frees; /* const: addresses tell the callers of free apart, so a free may start the thread */
+  _Atomic bool wished;
+  _Atomic bool undone;             /* the last thread was stopped with work left */
+  _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
+  _Atomic size_t start_bytes;      /* a thread may start from these held bytes on; the child of a fork sets them */
+  _Atomic size_t start_free_bytes; /* or from these free bytes on */
+  _Atomic size_t restart_bytes;    /* held bytes; 0 before the first stop (starts_before_frees) */
+  _Atomic uint64_t end_ms;         /* when the last thread ended or was stopped */
+} background = {.awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES};
 
 static _Atomic uint32_t *awake_word(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
 
@@ -82,6 +97,66 @@ static bool is_ending(void) {
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
 static bool awake_is(enum awake state) { return atomic_load(awake_word()) == state; }
+
+/* --- when one is due --- */
+
+static void set_undone(bool is_undone) { store_relaxed(&background.undone, is_undone); }
+static void note_end(void) { store_relaxed(&background.end_ms, os_milliseconds()); }
+static void note_freed(void) { store_relaxed(&background.freed_seen, usage_freed()); }
+static ALWAYS_INLINE bool has_freed_much(void) {
+  return usage_freed() - load_relaxed(&background.freed_seen) >= BACKGROUND_FREED_BYTES;
+}
+
+static ALWAYS_INLINE bool holds_much(void) {
+  return usage_held() >= load_relaxed(&background.start_bytes) ||
+         usage_free() >= load_relaxed(&background.start_free_bytes);
+}
+
+/* Each of so many threads may free into its bins only, and end, and no slow path would tell. */
+static bool threads_are_many(void) { return pools_heaps() >= HEAPS_MANY; }
+
+/* Memory with a learned decay time must go back on time, also while the program sleeps, if it is worth a thread. */
+static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
+
+static bool has_rested(void) { return os_milliseconds() - load_relaxed(&background.end_ms) >= REST_MS_MIN; }
+
+/* The reasons that hold however small the program is. */
+static ALWAYS_INLINE bool is_due_in_small_program(void) {
+  return UNLIKELY(load_relaxed(&background.wished)) || learned_is_due() ||
+         (UNLIKELY(load_relaxed(&background.undone)) && has_rested());
+}
+
+static bool starts_before_frees(void) {
+  return !background.from_frees && usage_held() >= load_relaxed(&background.restart_bytes);
+}
+
+/* Call while there is none. */
+static bool is_due(void) {
+  bool has_much = holds_much();
+  if (has_much) /* frees are to be counted until there is a thread */
+    stash_close();
+  bool has_freed = has_freed_much();
+  if (has_freed && !has_much) /* a small program will reuse what it freed */
+    note_freed();
+  return (has_much && (has_freed || starts_before_frees() || (UNLIKELY(threads_are_many()) && has_rested()))) ||
+         is_due_in_small_program();
+}
+
+static void start_above(size_t held_bytes, size_t free_bytes) {
+  store_relaxed(&background.start_bytes, held_bytes);
+  store_relaxed(&background.start_free_bytes, free_bytes);
+}
+
+/* Slabs that are open and hardly used count as held, but do not make a program big. So the resident bytes decide. If
+ * they are few, it is asked again when the program holds more. */
+static bool is_big(void) {
+  if (os_resident_of_process() >= START_BYTES)
+    return true;
+  start_above(usage_held() + START_STEP, usage_free() + START_STEP);
+  return false;
+}
+
+/* --- what it does --- */
 
 static void wait_or_look(enum awake state, uint64_t timeout_ms) {
   if (os_futex_wait_shared(awake_word(), state, timeout_ms) && awake_is(state) && has_look() && slow_path_begin()) {
@@ -164,7 +239,7 @@ static bool may_go_on(void) { return !is_ending(); }
 
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
 static bool thread_stays(bool idle) {
-  return has_look() || !due_from_frees() || clock_ms() != 0 || due_threads_are_many() || (idle && threads_keep_much());
+  return has_look() || !background.from_frees || clock_ms() != 0 || threads_are_many() || (idle && threads_keep_much());
 }
 
 static void work_until_idle(void) {
@@ -178,28 +253,29 @@ static void work_until_idle(void) {
     uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
     if (atomic_exchange_explicit(&background_is_told, false, memory_order_relaxed) || stashes_are(STASHES_USED))
       active_ms = now_ms;
-    if (due_freed_much()) {
-      due_note_freed();
+    if (has_freed_much()) {
+      note_freed();
       freed_ms = now_ms;
     }
     bool idle = now_ms - active_ms >= idle_ms;
     bool more = reclaim_round(pressed ? RECLAIM_PRESSED : idle ? RECLAIM_IDLE : RECLAIM_AGED, may_go_on);
     rests = more ? 0 : rests + 1;
     /* An active program that frees nothing will have nothing to give back later, once nothing is free. */
-    bool is_done = (idle || (now_ms - freed_ms >= idle_ms && usage_free() < DUE_FREED_BYTES)) && rests >= idle_rounds();
+    bool is_done =
+        (idle || (now_ms - freed_ms >= idle_ms && usage_free() < BACKGROUND_FREED_BYTES)) && rests >= idle_rounds();
     uint64_t stuck_ms = idle_ms + 2 * delay_full_ms() + IDLE_MS_MAX;
     if (!is_done && now_ms - active_ms < stuck_ms)
       continue;
     stash_close(); /* no thread checks them while this one is away */
     if (stash_bytes() > 0)
       continue;
-    due_set_undone(false);
+    set_undone(false);
     if (!thread_stays(idle))
       return;
     if (idle) {
       tell_clock(true);
       sleep_until_woken();
-      due_set_undone(awake_is(AWAKE));
+      set_undone(awake_is(AWAKE));
       active_ms = freed_ms = os_milliseconds(); /* what woke it made memory free just now */
       rests = 0;
     }
@@ -219,7 +295,7 @@ static void state_give(void) {
 static void *thread_run(void *unused) {
   (void)unused;
   store_relaxed(&background.thread_id, os_thread_id());
-  due_set_undone(true);
+  set_undone(true);
   atomic_store(&background.state, BACKGROUND_RUNS);
   os_thread_name("hakmem");
   work_until_idle();
@@ -228,7 +304,7 @@ static void *thread_run(void *unused) {
   usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
   while (atomic_load_explicit(&background.is_joinable, memory_order_acquire) == 0)
     os_futex_wait_for(&background.is_joinable, 0, 1);
-  due_note_end();
+  note_end();
   state_give();
   return NULL;
 }
@@ -244,7 +320,7 @@ void background_tick(void) {
   if (!atomic_load_explicit(&background_is_told, memory_order_acquire)) /* a wish before it is seen below */
     atomic_store(&background_is_told, true);
   if (LIKELY(!background_runs())) {
-    set_due(due_is_now());
+    set_due(is_due());
     return;
   }
   set_due(false);
@@ -269,7 +345,8 @@ static bool make_thread(void) {
   store_relaxed(&background.is_joinable, 0);
   if (main_thread_is_gone() || is_ending() || atomic_load(&background.forks) > 0)
     return false;
-  due_wish(false); /* also if no thread can start: the next slow path would try again in vain */
+  /* Also if no thread can start: the next slow path would try again in vain. */
+  store_relaxed(&background.wished, false);
   os_pressure_watch();
   if (!os_thread_start(thread_run, &background.thread))
     return false;
@@ -289,8 +366,8 @@ static void thread_start(void) {
     private_switch(private_home());
   if (state_take() && !make_thread()) {
     /* As after a thread's end: the next one is due when more was freed. */
-    due_note_freed();
-    due_note_end();
+    note_freed();
+    note_end();
     state_give();
   }
   if (switches)
@@ -306,7 +383,7 @@ static bool is_relay(uintptr_t site) {
 }
 
 static bool may_start_for(uintptr_t site, enum background_caller caller) {
-  if (!due_from_frees())
+  if (!background.from_frees)
     return caller == BACKGROUND_ALLOCATES;
   return !os_is_c_library(site) && !is_relay(site);
 }
@@ -316,7 +393,7 @@ COLD void background_start(uintptr_t site, enum background_caller caller) {
       !may_start_for(site, caller) || !is_own_process())
     return;
   store_relaxed(&background_is_due, false);
-  if (due_in_small_program() || due_is_big())
+  if (is_due_in_small_program() || is_big())
     thread_start();
 }
 
@@ -338,7 +415,7 @@ static void wait_for_end(void) {
   /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much
    * later. */
   int thread_id = load_relaxed(&background.thread_id);
-  until_ms = due_end_ms() + STOP_MS_MAX;
+  until_ms = load_relaxed(&background.end_ms) + STOP_MS_MAX;
   for (unsigned looks = 0; thread_id != 0 && os_milliseconds() < until_ms && os_thread_exists(thread_id); looks++) {
     if (looks < LOOKS_OF_END)
       os_yield();
@@ -353,9 +430,9 @@ static void wait_for_end(void) {
 /* The thread was stopped with work left. A program that forks and then sleeps makes no slow path that could restart it.
  * So this gives free memory back now. The child has less to copy then. */
 static void work_off(void) {
-  if (!due_has_undone() || background_runs() || !slow_path_begin())
+  if (!load_relaxed(&background.undone) || background_runs() || !slow_path_begin())
     return;
-  due_set_undone(false);
+  set_undone(false);
   reclaim_trim(0);
   slow_path_end();
 }
@@ -371,7 +448,8 @@ static void hold_thread(_Atomic uint32_t *count) {
 }
 
 static void let_go(_Atomic uint32_t *count) {
-  due_note_stop();
+  note_freed(); /* what is freed and taken from now on counts for the next start */
+  store_relaxed(&background.restart_bytes, usage_held() + START_STEP);
   set_due(false);
   /* It is 0 in the child of a handler's fork that interrupted this one's call. */
   for (uint32_t holds = atomic_load(count); holds > 0;)
@@ -408,7 +486,7 @@ static void main_thread_ends(void *unused) {
 
 COLD void background_prepare(const uintptr_t *relays) {
   os_thread_prepare();
-  due_begin(os_callers_can_be_told());
+  background.from_frees = os_callers_can_be_told();
   store_relaxed(&background.pid, os_process_id_at_start());
   if (os_is_main_thread()) /* in other cases the thread finds out by itself */
     os_at_thread_end(main_thread_ends);
@@ -427,12 +505,13 @@ bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
 bool background_wish(void) {
   if (!is_prepared() || !is_wanted())
     return false;
-  due_wish(true);
+  store_relaxed(&background.wished, true);
   atomic_store_explicit(&background_is_told, false, memory_order_release);
   return true;
 }
 
 bool background_is_awake(void) { return background_runs() && awake_is(AWAKE); }
+bool background_is_missed(void) { return !background_is_awake() && holds_much(); }
 
 bool background_watches(void) { return background_runs() && has_look(); }
 
@@ -450,7 +529,11 @@ COLD void background_in_child(void) {
   store_relaxed(&background.pid, os_process_id());
   store_relaxed(&background.thread_id, 0);
   store_relaxed(&background.is_joinable, 0);
-  due_in_child();
+  note_freed();
+  start_above(usage_held() + START_BYTES, max_size(usage_free() + BACKGROUND_FREED_BYTES, START_BYTES));
+  store_relaxed(&background.restart_bytes, 0);
+  set_undone(false);
+  store_relaxed(&background.wished, false);
   set_due(false);
   store_relaxed(&background.look, NULL);
   store_relaxed(&background.awake, &own_awake);

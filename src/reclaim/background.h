@@ -30,7 +30,8 @@ void background_tick(void);
 /* True if a slow path has done so since the thread looked: then a thread that runs needs no other call. */
 extern HAK_HIDDEN _Atomic bool background_is_told;
 
-/* True if work is due and there is no thread. */
+/* True if work is due and there is no thread. So much that was freed makes it due in a big program. */
+#define BACKGROUND_FREED_BYTES ((size_t)1 << 20)
 extern HAK_HIDDEN _Atomic bool background_is_due;
 
 /* Call after a slow path has ended, without a lock: starts the thread if it is due. site: the program's call of malloc
@@ -54,6 +55,8 @@ bool background_watch(_Atomic uint32_t *word, void (*look)(void));
 bool background_wish(void);
 /* Tells whether the thread runs and does not sleep. */
 bool background_is_awake(void);
+/* Tells whether the program holds so much that free memory is the thread's work, while none is awake. */
+bool background_is_missed(void);
 /* Tells whether the thread runs and will call `look`. */
 bool background_watches(void);
 

@@ -144,7 +144,7 @@ static void off(void) {
 /* The child may wait itself for what does not come. */
 static void wait_for(pid_t child) { test_child_passes_within(child, 2 * TEST_PATIENCE_SECONDS); }
 
-/* A thread that a fork stopped in the middle of its work may come back after so long (reclaim/due.c). */
+/* A thread that a fork stopped in the middle of its work may come back after so long (reclaim/background.c). */
 #define UNDONE_REST_SECONDS 1.0
 
 static void forked(void) {

@@ -4,7 +4,6 @@
 
 #include "policy/bin_policy.h"
 #include "reclaim/background.h"
-#include "reclaim/due.h"
 
 #define KIB ((size_t)1024)
 #define LOOKS 2048u /* slow calls between two decisions about a bin */
@@ -196,7 +195,7 @@ UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   size_t freed_bytes = usage_freed();
   unit_alloc(blocks, 16 << 10, KIB);
   assert_int_equal(usage_freed() - freed_bytes, slab_bytes);
-  assert_true(slab_bytes >= DUE_FREED_BYTES); /* much, which a look on the way may have noted by now */
+  assert_true(slab_bytes >= BACKGROUND_FREED_BYTES); /* much, which a look on the way may have noted by now */
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     assert_int_equal(bin_count(heap, hak_class_of(sizes[i])), 0);
     assert_int_equal(heap_pool(heap)->slabs.slab_count[hak_class_of(sizes[i])], 0);
@@ -390,7 +389,7 @@ UNIT_TEST(slabs_that_close_make_the_background_thread_due) {
   enum { LONG = HAK_SMALL_MAX, COUNT = (64 << 20) / LONG };
   struct heap *heap = unit_heap_attach();
   unit_alloc(blocks, COUNT, LONG);
-  due_note_freed();
+  background_stop();
   store_relaxed(&background_is_told, true);
   store_relaxed(&background_is_due, false);
   for (unsigned i = 0; i < COUNT; i++) {
