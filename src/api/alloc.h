@@ -42,7 +42,11 @@ HAK_HIDDEN void free_large(void *block, uint32_t entry);
 /* Frees a small block straight into its slab. In a slow path. */
 HAK_HIDDEN void small_deliver(void *block, uint32_t entry);
 
-/* Does the deferred frees, and waits for other threads that do some. In a slow path, without a lock. */
+/* A free that was refused a slow path (heap/slow_path.h, W3): a later one frees the block of a slab, the packed block
+ * or the large object. deferred_waits: there are some. deferred_finish does them, and waits for other threads that do
+ * some. In a slow path, without a lock. */
+HAK_HIDDEN void free_later(void *block, uint32_t entry);
+HAK_HIDDEN bool deferred_waits(void);
 HAK_HIDDEN void deferred_finish(void);
 
 /* How often a request is tried: at first, after memory_release, and after the program's callback. may_try_again: call

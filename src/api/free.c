@@ -22,7 +22,6 @@
 #include "pages/arena.h"
 #include "pages/page_map.h"
 #include "reclaim/background.h"
-#include "threads/deferred.h"
 #include "threads/inherited.h"
 #include "threads/registry.h"
 #include "threads/spare.h"
@@ -103,12 +102,6 @@ COLD void fault_if_ours(const void *address, uint32_t entry) {
     fault_double_free(address);
   if (address_in_arena(address))
     fault_no_block_here(address);
-}
-
-/* A later slow path frees the block of a slab, the packed block or the large object. */
-COLD static void free_later(void *block, uint32_t entry) {
-  deferred_push(block, entry);
-  counter_note(frees_deferred);
 }
 
 /* Frees what is no block of a slab. is_inside: in a slow path; else without waiting. */

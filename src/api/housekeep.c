@@ -1,6 +1,7 @@
 /* Periodic work at the end of slow paths, and frees that had to wait for one. */
 #include "api/alloc.h"
 
+#include "base/counters.h"
 #include "base/observers.h"
 #include "budget/usage.h"
 #include "checked/checked.h"
@@ -14,7 +15,6 @@
 #include "pages/page_map.h"
 #include "reclaim/background.h"
 #include "reclaim/reclaim.h"
-#include "threads/deferred.h"
 #include "threads/private.h"
 #include "threads/registry.h"
 
@@ -48,24 +48,44 @@ void free_large(void *block, uint32_t entry) {
   }
 }
 
-static _Atomic uint32_t deferred_workers; /* threads that may hold a link to a deferred block */
+/* Deferred frees: the process has one list. A push is a compare-and-swap, and a take empties the list, so a push never
+ * meets a block that was taken (no ABA). The link lies in the block (also in a packed one) or, for a large object, in
+ * its record. Nowhere else does hakmem write to a freed block. */
+static struct {
+  _Atomic(void *) first;
+  _Atomic uint32_t workers; /* threads that may hold a link to a deferred block */
+} deferred;
+
+bool deferred_waits(void) { return load_relaxed(&deferred.first) != NULL; }
+
+static void *link_place(void *block, uint32_t entry) { return entry == ENTRY_LARGE ? large_link(block) : block; }
+
+COLD void free_later(void *block, uint32_t entry) {
+  void *first = load_relaxed(&deferred.first);
+  do
+    memcpy(link_place(block, entry), &first, sizeof first);
+  while (!atomic_compare_exchange_weak_explicit(&deferred.first, &first, block, memory_order_release,
+                                                memory_order_relaxed));
+  counter_note(frees_deferred);
+}
 
 static void deferred_work_off(void) {
-  atomic_fetch_add_explicit(&deferred_workers, 1, memory_order_seq_cst);
-  for (void *block = deferred_take(), *next; block != NULL; block = next) {
+  atomic_fetch_add_explicit(&deferred.workers, 1, memory_order_seq_cst);
+  void *block = atomic_exchange_explicit(&deferred.first, NULL, memory_order_acquire);
+  for (void *next; block != NULL; block = next) {
     uint32_t entry = map_entry(block);
-    next = deferred_next(block, entry);
+    memcpy(&next, link_place(block, entry), sizeof next);
     if (entry_pool_id(entry) != 0)
       small_deliver(block, entry);
     else
       free_large(block, entry);
   }
-  atomic_fetch_sub_explicit(&deferred_workers, 1, memory_order_seq_cst);
+  atomic_fetch_sub_explicit(&deferred.workers, 1, memory_order_seq_cst);
 }
 
 void deferred_finish(void) {
   deferred_work_off();
-  while (atomic_load_explicit(&deferred_workers, memory_order_seq_cst) != 0)
+  while (atomic_load_explicit(&deferred.workers, memory_order_seq_cst) != 0)
     os_yield();
 }
 

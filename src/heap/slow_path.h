@@ -8,7 +8,7 @@
  *       So at the fork no lock is held and no change is half done. If the wait ends before, the child's gate stays
  *       shut.
  *   W3  A refused call does not wait, because its thread may hold a lock of libc that the forking thread waits for. It
- *       gets memory from threads/spare.h. What it frees is deferred (threads/deferred.h).
+ *       gets memory from threads/spare.h. What it frees is deferred (api/housekeep.c).
  * The gate is a readers' lock with one flag for each reader, in its own heap (a "big reader lock"). It costs one atomic
  * exchange on a cache line that the owner's slow path writes anyway.
  */

@@ -5,7 +5,6 @@
  * Positive controls: with `hasty` the end does not wait for deferred frees, with `torn` it does not see the purge. The
  * test must fail then.
  */
-#include "threads/deferred.h"
 #include "threads/private.h"
 #include "unit.h"
 
@@ -35,9 +34,9 @@ static void stop_once(void) {
     wait_for(RELEASED);
 }
 
-TEST_WRAP(void *, deferred_next, void *block, uint32_t entry) {
+TEST_WRAP(void, block_deliver, void *block, uint32_t entry) {
   stop_once();
-  return __real_deferred_next(block, entry);
+  __real_block_deliver(block, entry);
 }
 
 TEST_WRAP(void, deferred_finish, void) {
@@ -119,7 +118,7 @@ static void work_off(void) { assert_non_null(hak_heap_new(0)); }
 UNIT_TEST(a_thread_at_deferred_frees_is_waited_for) {
   hak_heap *heap = heap_make();
   for (unsigned i = 0; i < BLOCKS; i++)
-    deferred_push(blocks[i], map_entry(blocks[i]));
+    free_later(blocks[i], map_entry(blocks[i]));
   end_beside(heap, work_off);
   assert_false(deferred_waits());
 }

@@ -14,11 +14,11 @@
 #include "count/tally.h"
 #include "unit.h"
 
+#include "api/alloc.h"
 #include "checked/checked_cache.h"
 #include "heap/envelope.h"
 #include "heap/queue.h"
 #include "large/range.h"
-#include "threads/deferred.h"
 
 #include <ucontext.h>
 
