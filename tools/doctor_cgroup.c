@@ -5,6 +5,7 @@
 #include "tools/doctor.h"
 #include "tools/tool.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,16 +26,16 @@ static uint64_t held_bytes(const struct doctor *doctor, const char *folder, bool
 static bool keep_group(struct os_group *group, void *argument) {
   struct doctor *doctor = argument;
   struct doctor_group *kept = &doctor->group;
-  const char *folder = group->path.bytes + strlen(doctor->root);
+  const char *folder = group->path.bytes;
   bool is_first_version = group->is_first_version;
   if (kept->limit_bytes == UINT64_MAX && !is_first_version)
     snprintf(kept->folder, sizeof kept->folder, "%s", folder);
   do {
-    uint64_t limit = os_group_limit(group, is_first_version ? "memory.limit_in_bytes" : "memory.max");
+    uint64_t limit = os_group_limit(group, is_first_version ? "/memory.limit_in_bytes" : "/memory.max");
     if (is_first_version)
-      kept->both_bytes = min_size(kept->both_bytes, os_group_limit(group, "memory.memsw.limit_in_bytes"));
+      kept->both_bytes = min_size(kept->both_bytes, os_group_limit(group, "/memory.memsw.limit_in_bytes"));
     else
-      kept->swap_bytes = min_size(kept->swap_bytes, os_group_limit(group, "memory.swap.max"));
+      kept->swap_bytes = min_size(kept->swap_bytes, os_group_limit(group, "/memory.swap.max"));
     if (limit >= kept->limit_bytes)
       continue;
     snprintf(kept->folder, sizeof kept->folder, "%s", folder);
@@ -48,7 +49,9 @@ static bool keep_group(struct os_group *group, void *argument) {
 void doctor_find_group(struct doctor *doctor) {
   doctor->group = (struct doctor_group){
       .limit_bytes = UINT64_MAX, .swap_bytes = UINT64_MAX, .both_bytes = UINT64_MAX, .held_bytes = UINT64_MAX};
-  os_groups_visit(doctor->root, doctor->proc, keep_group, doctor);
+  if (*doctor->root)
+    os_root = open(doctor->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  os_groups_visit(doctor->proc, keep_group, doctor);
 }
 
 uint64_t doctor_hard_limit(const struct doctor *doctor, uint64_t option_bytes) {

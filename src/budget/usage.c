@@ -130,7 +130,7 @@ COLD static bool read_group(void) {
     return false;
   limits.group = NO_LIMITS;
   if (option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files())
-    os_memory_limits_read("", &limits.group);
+    os_memory_limits_read(&limits.group);
   atomic_store_explicit(&usage.asked_group, ASKED, memory_order_release);
   usage_limits_apply();
   return true;

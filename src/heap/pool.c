@@ -144,9 +144,9 @@ COLD static void processors_count(void) {
     return;
   }
   if (is_first) {
-    os_nodes_count("");
+    os_nodes_count();
     bool has_limit = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_read_files();
-    table.cpu_limit = has_limit ? os_cpu_limit_read("") : SIZE_MAX;
+    table.cpu_limit = has_limit ? os_cpu_limit_read() : SIZE_MAX;
   }
   table.cpus = cpus;
   table.asked_in_vain = 0;

@@ -17,8 +17,34 @@
 /* v1 says "no limit" as the largest multiple of its page. */
 #define LIMIT_BYTES_MAX ((size_t)1 << 62)
 
+/* --- paths: text that must fit --- */
+
+static bool path_append(struct os_path *path, const char *text) {
+  size_t length = strlen(text);
+  if (length >= OS_PATH_BYTES - path->length)
+    return false;
+  memcpy(path->bytes + path->length, text, length + 1);
+  path->length += length;
+  return true;
+}
+
+static void path_cut(struct os_path *path, size_t length) {
+  path->length = length;
+  path->bytes[length] = 0;
+}
+
+/* Opens the file `name`, which begins with a slash, in a folder. */
+static int path_open(struct os_path *folder, const char *name, int flags) {
+  size_t length = folder->length;
+  int fd = path_append(folder, name) ? os_text_open(folder->bytes, flags) : -1;
+  path_cut(folder, length);
+  return fd;
+}
+
+/* --- groups --- */
+
 static const char *value_read(struct os_path *folder, const char *name, char bytes[VALUE_BYTES]) {
-  return os_line_read(os_path_open_in(folder, name, O_RDONLY), bytes, VALUE_BYTES);
+  return os_line_read(path_open(folder, name, O_RDONLY), bytes, VALUE_BYTES);
 }
 
 /* Reads a limit's file: a number of bytes. Anything else, "max" and "-1" included, means no limit. */
@@ -78,8 +104,7 @@ static void names_read(struct search *search) {
 static bool is_outside(const char *name) { return strncmp(name, "/..", 3) == 0 && (name[3] == 0 || name[3] == '/'); }
 
 /* Finds the folder of a group in a mount that shows the groups from mount_root down. False if it is not there. */
-static bool folder_find(struct os_group *group, const char *root, const char *mount_point, const char *mount_root,
-                        const char *name) {
+static bool folder_find(struct os_group *group, const char *mount_point, const char *mount_root, const char *name) {
   size_t length = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
   const char *below = name + length;
   if (strncmp(name, mount_root, length) != 0 || (*below != 0 && *below != '/')) {
@@ -91,17 +116,18 @@ static bool folder_find(struct os_group *group, const char *root, const char *mo
   }
   if (is_outside(below))
     return false;
-  if (!os_path_set(&group->path, root, mount_point))
+  path_cut(&group->path, 0);
+  if (!path_append(&group->path, mount_point))
     return false;
   group->mount_length = group->path.length;
-  return strcmp(below, "/") == 0 || os_path_append(&group->path, below);
+  return strcmp(below, "/") == 0 || path_append(&group->path, below);
 }
 
 bool os_group_up(struct os_group *group) {
   const char *below = group->path.bytes + group->mount_length, *slash = strrchr(below, '/');
   if (*below == 0)
     return false;
-  os_path_cut(&group->path, group->mount_length + (slash ? (size_t)(slash - below) : 0));
+  path_cut(&group->path, group->mount_length + (slash ? (size_t)(slash - below) : 0));
   return true;
 }
 
@@ -161,44 +187,44 @@ static bool mount_parse(char *line, struct mount *mount) {
 }
 
 /* Returns true if visit ended the search. */
-static bool mount_visit(struct search *search, const char *root, const struct mount *mount) {
+static bool mount_visit(struct search *search, const struct mount *mount) {
   const char *name = search->names[mount->hierarchy];
   search->group.is_first_version = mount->hierarchy == HIERARCHY_V1;
-  return name[0] != 0 && folder_find(&search->group, root, mount->point, mount->root, name) &&
+  return name[0] != 0 && folder_find(&search->group, mount->point, mount->root, name) &&
          search->visit(&search->group, search->argument);
 }
 
 /* Another mount may hide a mount; then the folder does not exist. */
-static void groups_search(struct search *search, const char *root, const char *process) {
+static void groups_search(struct search *search, const char *process) {
   static const struct mount usual[] = {{HIERARCHY_V2, "/", "/sys/fs/cgroup"},
                                        {HIERARCHY_V1, "/", "/sys/fs/cgroup/memory"}};
   struct os_path *path = &search->group.path;
   struct mount mount;
   bool over = false;
-  int names = os_path_set(path, root, process) ? os_path_open_in(path, "cgroup", O_RDONLY) : -1;
+  int names = path_append(path, process) ? path_open(path, "/cgroup", O_RDONLY) : -1;
   if (!os_lines_open(&search->in, names, search->line, sizeof search->line))
     return;
   names_read(search);
   os_text_close(search->in.fd);
-  int mounts = os_path_open_under(path, root, "proc/self/mountinfo", O_RDONLY);
+  int mounts = os_text_open("/proc/self/mountinfo", O_RDONLY);
   if (os_lines_open(&search->in, mounts, search->line, sizeof search->line)) {
     for (char *line; !over && (line = os_lines_next(&search->in)) != NULL;)
-      over = mount_parse(line, &mount) && mount_visit(search, root, &mount);
+      over = mount_parse(line, &mount) && mount_visit(search, &mount);
     os_text_close(search->in.fd);
     return;
   }
   for (unsigned i = 0; !over && i < sizeof usual / sizeof usual[0]; i++)
-    over = mount_visit(search, root, &usual[i]);
+    over = mount_visit(search, &usual[i]);
 }
 
-void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument) {
+void os_groups_visit(const char *process, os_group_visit *visit, void *argument) {
   size_t bytes = round_up(sizeof(struct search), os_page_bytes());
   struct search *search = os_map(bytes, os_page_bytes()); /* zeroed: no names */
   if (search == NULL)
     return;
   search->visit = visit;
   search->argument = argument;
-  groups_search(search, root, process);
+  groups_search(search, process);
   os_unmap(search, bytes);
 }
 
@@ -212,12 +238,12 @@ static bool limits_visit(struct os_group *group, void *argument) {
   struct found *found = argument;
   do {
     if (!group->is_first_version) {
-      found->max_bytes = min_size(found->max_bytes, os_group_limit(group, "memory.max"));
-      found->high_bytes = min_size(found->high_bytes, os_group_limit(group, "memory.high"));
-      found->swap_bytes = min_size(found->swap_bytes, os_group_limit(group, "memory.swap.max"));
+      found->max_bytes = min_size(found->max_bytes, os_group_limit(group, "/memory.max"));
+      found->high_bytes = min_size(found->high_bytes, os_group_limit(group, "/memory.high"));
+      found->swap_bytes = min_size(found->swap_bytes, os_group_limit(group, "/memory.swap.max"));
     } else {
-      found->max_bytes = min_size(found->max_bytes, os_group_limit(group, "memory.limit_in_bytes"));
-      found->both_bytes = min_size(found->both_bytes, os_group_limit(group, "memory.memsw.limit_in_bytes"));
+      found->max_bytes = min_size(found->max_bytes, os_group_limit(group, "/memory.limit_in_bytes"));
+      found->both_bytes = min_size(found->both_bytes, os_group_limit(group, "/memory.memsw.limit_in_bytes"));
     }
   } while (os_group_up(group));
   return false;
@@ -230,7 +256,7 @@ static bool cpus_visit(struct os_group *group, void *argument) {
   if (group->is_first_version)
     return false;
   do {
-    const char *text = value_read(&group->path, "cpu.max", bytes);
+    const char *text = value_read(&group->path, "/cpu.max", bytes);
     if (text != NULL && text_number_parse(text, &run, &text) && *text == ' ' &&
         text_number_parse(text + 1, &period, &text) && *text == 0 && period > 0)
       *cpus = min_size(*cpus, run / period + (run % period != 0));
@@ -238,28 +264,27 @@ static bool cpus_visit(struct os_group *group, void *argument) {
   return false;
 }
 
-size_t os_cpu_limit_read(const char *root) {
+size_t os_cpu_limit_read(void) {
   KEEP_ERRNO;
   size_t cpus = SIZE_MAX;
-  os_groups_visit(root, "/proc/self", cpus_visit, &cpus);
+  os_groups_visit("/proc/self", cpus_visit, &cpus);
   return max_size(cpus, 1);
 }
 
 /* Returns all swap of the machine, in bytes; 0 if it is not known. */
-static size_t swap_total_read(const char *root) {
-  struct os_path path;
-  size_t kib = os_path_set(&path, root, "/proc/meminfo") ? os_file_field(path.bytes, "SwapTotal:") : 0;
+static size_t swap_total_read(void) {
+  size_t kib = os_file_field("/proc/meminfo", "SwapTotal:");
   return kib <= LIMIT_BYTES_MAX / 1024 ? kib * 1024 : 0;
 }
 
-void os_memory_limits_read(const char *root, struct os_memory_limits *out) {
+void os_memory_limits_read(struct os_memory_limits *out) {
   KEEP_ERRNO;
   struct found found = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
-  os_groups_visit(root, "/proc/self", limits_visit, &found);
+  os_groups_visit("/proc/self", limits_visit, &found);
   *out = (struct os_memory_limits){.max_bytes = found.max_bytes, .high_bytes = found.high_bytes};
   if (found.max_bytes != SIZE_MAX) {
     size_t beyond = found.both_bytes - min_size(found.both_bytes, found.max_bytes);
-    out->swap_bytes = min_size(min_size(found.swap_bytes, beyond), swap_total_read(root));
+    out->swap_bytes = min_size(min_size(found.swap_bytes, beyond), swap_total_read());
   }
 }
 
@@ -282,21 +307,15 @@ static int pressure_arm(int fd) {
 static bool pressure_visit(struct os_group *group, void *argument) {
   int *fd = argument;
   if (!group->is_first_version)
-    *fd = pressure_arm(os_path_open_in(&group->path, "memory.pressure", O_RDWR | O_NONBLOCK));
+    *fd = pressure_arm(path_open(&group->path, "/memory.pressure", O_RDWR | O_NONBLOCK));
   return *fd >= 0;
 }
 
-/* Apart, so that its path is not on the stack during the search for groups. */
-static NOINLINE int pressure_of_system(const char *root) {
-  struct os_path path;
-  return pressure_arm(os_path_open_under(&path, root, "proc/pressure/memory", O_RDWR | O_NONBLOCK));
-}
-
-int os_pressure_open(const char *root) {
+int os_pressure_open(void) {
   KEEP_ERRNO;
   int fd = -1;
-  os_groups_visit(root, "/proc/self", pressure_visit, &fd);
-  return fd >= 0 ? fd : pressure_of_system(root);
+  os_groups_visit("/proc/self", pressure_visit, &fd);
+  return fd >= 0 ? fd : pressure_arm(os_text_open("/proc/pressure/memory", O_RDWR | O_NONBLOCK));
 }
 
 enum os_pressure os_pressure_poll(int fd) {
@@ -334,7 +353,7 @@ static void pressure_close(int fd_left) {
 COLD void os_pressure_watch(void) {
   if (pressure.fd != NOT_ASKED)
     return;
-  pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open("") : -1;
+  pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open() : -1;
   if (pressure.fd >= 0)
     pressure.file = os_file_identity(pressure.fd);
 }

@@ -3,12 +3,13 @@
  *
  * No function allocates or takes a lock. errno is kept, but not by os_groups_visit and what it calls. Any thread may
  * call at any time. The files may be missing or malformed; then there is no limit, and no descriptor. Finding a group
- * takes 20 to 60 system calls and 6 KiB of stack, too much for the start of every small program. No counter counts
- * them. `root` is where the file system starts ("": the real one); tests pass their own.
+ * takes 20 to 60 system calls, too much for the start of every small program. No counter counts them.
  */
 #pragma once
 
 #include "os/text_file.h"
+
+#define OS_PATH_BYTES 2048
 
 /* Each is the smallest value over the process's group and all visible groups above it. */
 struct os_memory_limits {
@@ -17,16 +18,16 @@ struct os_memory_limits {
   size_t high_bytes; /* of memory; beyond it the kernel slows the group down; SIZE_MAX: none */
   size_t swap_bytes; /* that may be swapped out, beyond max_bytes; 0 if there is no max_bytes */
 };
-void os_memory_limits_read(const char *root, struct os_memory_limits *out);
+void os_memory_limits_read(struct os_memory_limits *out);
 /* Returns how many processors the process's group and those above it may use at a time, rounded up (v2). SIZE_MAX: no
  * limit. */
-size_t os_cpu_limit_read(const char *root);
+size_t os_cpu_limit_read(void);
 
 /* Opens a descriptor for os_pressure_poll: memory pressure of the process's group or, if that is not available, of the
  * machine. It is closed on exec and has a high number (os_duplicate_high). Returns -1 if the kernel does not offer or
  * allow it. Pressure means that some thread waited for memory for 15 % of a second or two. The child of a fork shares
  * the descriptor with its parent, and each report reaches one of them only. So the child must open its own. */
-int os_pressure_open(const char *root);
+int os_pressure_open(void);
 
 enum os_pressure {
   OS_PRESSURE_NONE,
@@ -49,13 +50,16 @@ void os_pressure_in_child(void);
 struct os_group {
   bool is_first_version;
   size_t mount_length;
-  struct os_path path;
+  struct os_path {
+    size_t length;
+    char bytes[OS_PATH_BYTES];
+  } path;
 };
 /* Calls visit for the folder of a process's group in each mount that shows it, until visit returns true. process: its
  * folder, "/proc/self" or "/proc/1234". */
 typedef bool os_group_visit(struct os_group *group, void *argument);
-void os_groups_visit(const char *root, const char *process, os_group_visit *visit, void *argument);
+void os_groups_visit(const char *process, os_group_visit *visit, void *argument);
 /* Goes one group up; false at the top of the visible groups. */
 bool os_group_up(struct os_group *group);
-/* Returns the limit in a file of the group; SIZE_MAX: none. */
+/* Returns the limit in a file of the group, "/memory.max"; SIZE_MAX: none. */
 size_t os_group_limit(struct os_group *group, const char *name);

@@ -38,14 +38,8 @@ static bool range_parse(const char **text, size_t *first, size_t *last) {
   return is_good;
 }
 
-/* The buffers, about 4 KiB. They lie in a mapping, because the caller may be a coroutine whose stack has 8 KiB. */
-struct reading {
-  char line[OS_LINE_BYTES];
-  struct os_path path;
-};
-
-static const char *line_read(struct reading *reading, const char *root, const char *name) {
-  return os_line_read(os_path_open_under(&reading->path, root, name, O_RDONLY), reading->line, OS_LINE_BYTES);
+static const char *line_read(const char *path, char line[OS_LINE_BYTES]) {
+  return os_line_read(os_text_open(path, O_RDONLY), line, OS_LINE_BYTES);
 }
 
 /* Gives the processors in a node's list their number. False if it is malformed, or empty. */
@@ -59,11 +53,11 @@ static bool cpus_number(const char *list, uint8_t number) {
 }
 
 /* Returns how many nodes have processors, and numbers them; 0 if the system does not tell. */
-static uint32_t nodes_read(struct reading *reading, const char *root) {
-  char list[256], file[64];
+static uint32_t nodes_read(char bytes[OS_LINE_BYTES]) {
+  char list[256], path[64];
   size_t first, last;
   uint32_t count = 0;
-  const char *line = line_read(reading, root, "sys/devices/system/node/has_cpu");
+  const char *line = line_read("/sys/devices/system/node/has_cpu", bytes);
   if (line == NULL || strlen(line) >= sizeof list)
     return 0;
   strcpy(list, line);
@@ -74,9 +68,9 @@ static uint32_t nodes_read(struct reading *reading, const char *root) {
     for (; first <= last; first++, count++) {
       if (first >= SYSTEM_NODES_MAX)
         return 0;
-      struct text name = TEXT_IN(file);
-      text_format(&name, "sys/devices/system/node/node%lu/cpulist", (uint64_t)first);
-      line = line_read(reading, root, file);
+      struct text name = TEXT_IN(path);
+      text_format(&name, "/sys/devices/system/node/node%lu/cpulist", (uint64_t)first);
+      line = line_read(path, bytes);
       if (line == NULL || !cpus_number(line, (uint8_t)(count % NODES_MAX)))
         return 0;
     }
@@ -85,8 +79,8 @@ static uint32_t nodes_read(struct reading *reading, const char *root) {
 
 /* Returns the processor that the main thread ran on last: field 39 of its state. The name in brackets may hold
  * anything. */
-static size_t cpu_of_main(struct reading *reading, const char *root) {
-  const char *line = line_read(reading, root, "proc/self/stat"), *at = line ? strrchr(line, ')') : NULL;
+static size_t cpu_of_main(char bytes[OS_LINE_BYTES]) {
+  const char *line = line_read("/proc/self/stat", bytes), *at = line ? strrchr(line, ')') : NULL;
   size_t cpu = 0;
   for (unsigned i = 0; at != NULL && i < STAT_PROCESSOR; i++)
     at = strchr(at + 1, ' ');
@@ -110,17 +104,14 @@ static bool can_ask(void) {
 #endif
 }
 
-COLD void os_nodes_count(const char *root) {
+COLD void os_nodes_count(void) {
   if (load_relaxed(&os_nodes_counted) != 0)
     return;
   KEEP_ERRNO;
-  size_t bytes = round_up(sizeof(struct reading), os_page_bytes());
-  struct reading *reading = os_may_read_files() && can_ask() ? os_map(bytes, os_page_bytes()) : NULL;
-  uint32_t count = reading ? nodes_read(reading, root) : 0;
+  char line[OS_LINE_BYTES];
+  uint32_t count = os_may_read_files() && can_ask() ? nodes_read(line) : 0;
   if (count > 1)
-    first_is_mains(cpu_of_main(reading, root));
-  if (reading)
-    os_unmap(reading, bytes);
+    first_is_mains(cpu_of_main(line));
   count = count == 0 ? 1 : (uint32_t)min_size(count, NODES_MAX);
   atomic_store_explicit(&os_nodes_counted, count, memory_order_release);
 }

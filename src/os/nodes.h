@@ -19,8 +19,8 @@ static ALWAYS_INLINE unsigned os_nodes(void) {
 }
 
 /* Counts the nodes, if they are not counted yet; one thread at a time. One file is read on a machine with one node.
- * `root` is where the file system starts ("": the real one); tests pass their own. */
-void os_nodes_count(const char *root);
+ */
+void os_nodes_count(void);
 
 /* Returns the node on which the calling thread runs; 0 if there is one node only. */
 unsigned os_node_of_thread(void);

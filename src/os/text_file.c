@@ -7,8 +7,10 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+int os_root = AT_FDCWD;
+
 int os_text_open(const char *path, int flags) {
-  return (int)os_kernel_again(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
+  return (int)os_kernel_again(SYS_openat, os_root, path + (os_root != AT_FDCWD), flags | O_CLOEXEC);
 }
 
 void os_text_close(int fd) { os_kernel(SYS_close, fd); }
@@ -55,36 +57,6 @@ char *os_lines_next(struct os_lines *in) {
       return held > 0 ? in->bytes : NULL;
     }
   }
-}
-
-bool os_path_append(struct os_path *path, const char *text) {
-  size_t length = strlen(text);
-  if (length >= OS_PATH_BYTES - path->length)
-    return false;
-  memcpy(path->bytes + path->length, text, length + 1);
-  path->length += length;
-  return true;
-}
-
-void os_path_cut(struct os_path *path, size_t length) {
-  path->length = length;
-  path->bytes[length] = 0;
-}
-
-bool os_path_set(struct os_path *path, const char *root, const char *rest) {
-  os_path_cut(path, 0);
-  return os_path_append(path, root) && os_path_append(path, rest);
-}
-
-int os_path_open_in(struct os_path *folder, const char *name, int flags) {
-  size_t length = folder->length;
-  int fd = os_path_append(folder, "/") && os_path_append(folder, name) ? os_text_open(folder->bytes, flags) : -1;
-  os_path_cut(folder, length);
-  return fd;
-}
-
-int os_path_open_under(struct os_path *path, const char *root, const char *name, int flags) {
-  return os_path_set(path, root, "") ? os_path_open_in(path, name, flags) : -1;
 }
 
 #define FIELD_LINE_BYTES 256 /* on the stack of the caller, which may be a coroutine */

@@ -1,4 +1,4 @@
-/* text_file.h: reads small text files, by lines, and builds their paths. No function allocates.
+/* text_file.h: reads small text files, by lines. No function allocates.
  *
  * Files are read by system calls, because open, read, close and poll of the C library are cancellation points.
  */
@@ -7,9 +7,11 @@
 #include "base/words.h"
 
 #define OS_LINE_BYTES 2048 /* of an array for lines; mounts of many layers have longer ones */
-#define OS_PATH_BYTES 2048
 
-/* Closed on exec; -1 if there is none. */
+/* The folder in which the paths of os_text_open begin; AT_FDCWD: the file system's root. Tests, and tools, set it. */
+extern HAK_HIDDEN int os_root;
+
+/* `path` is absolute. Closed on exec; -1 if there is none. */
 int os_text_open(const char *path, int flags);
 void os_text_close(int fd);
 /* Returns how many bytes there were; 0 at the end or after an error. */
@@ -37,18 +39,3 @@ char *os_lines_next(struct os_lines *in);
 /* For files of one line: closes fd, which may be none, and returns the line. NULL if there is none, or if it is too
  * long. */
 char *os_line_read(int fd, char *bytes, size_t capacity);
-
-/* Paths: text that must fit. */
-struct os_path {
-  size_t length;
-  char bytes[OS_PATH_BYTES];
-};
-
-bool os_path_append(struct os_path *path, const char *text);
-/* Sets the path to two texts, one behind the other. */
-bool os_path_set(struct os_path *path, const char *root, const char *rest);
-void os_path_cut(struct os_path *path, size_t length);
-/* Opens the file `name` in a folder. */
-int os_path_open_in(struct os_path *folder, const char *name, int flags);
-/* Opens the file `name` under root; path is overwritten. */
-int os_path_open_under(struct os_path *path, const char *root, const char *name, int flags);

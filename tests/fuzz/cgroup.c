@@ -24,9 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   mounts = fuzz_part(&input, 0);
   value = input;
   errno = 7;
-  os_memory_limits_read("", &limits);
+  os_memory_limits_read(&limits);
   CHECK(limits.max_bytes != SIZE_MAX || limits.swap_bytes == 0);
-  CHECK(os_cpu_limit_read("") > 0 && errno == 7);
+  CHECK(os_cpu_limit_read() > 0 && errno == 7);
   fuzz_files_closed();
   return 0;
 }

@@ -83,7 +83,7 @@ static struct os_memory_limits limits_here(void) {
   struct os_memory_limits limits = {1, 2, 3};
   int free_before = lowest_free_descriptor();
   errno = 4711;
-  os_memory_limits_read(root, &limits);
+  os_memory_limits_read(&limits);
   assert_int_equal(errno, 4711);
   assert_int_equal(lowest_free_descriptor(), free_before);
   assert_int_equal(world.inherited, 0);
@@ -184,11 +184,11 @@ UNIT_TEST_BETWEEN(processors_of_a_group_are_rounded_up, NULL, forget_tree) {
     tree_begin("3:memory,cpu:/a\n0::/a/b\n", PROC MOUNT_V1 MOUNT_V2);
     put("/sys/fs/cgroup/a/b/cpu.max", rows[i].text);
     errno = 4711;
-    assert_true(os_cpu_limit_read(root) == rows[i].cpus);
+    assert_true(os_cpu_limit_read() == rows[i].cpus);
     assert_int_equal(errno, 4711);
     put("/sys/fs/cgroup/a/cpu.max", "400000 100000\n");
     world.interrupt = true;
-    assert_true(os_cpu_limit_read(root) == min_size(rows[i].cpus, 4));
+    assert_true(os_cpu_limit_read() == min_size(rows[i].cpus, 4));
     world.interrupt = false;
   }
 }
@@ -389,19 +389,23 @@ UNIT_TEST_BETWEEN(any_bytes_are_survived, NULL, forget_tree) {
     }
     struct os_memory_limits limits = limits_here();
     assert_true(limits.max_bytes != NONE || limits.swap_bytes == 0);
-    int fd = os_pressure_open(root);
+    int fd = os_pressure_open();
     assert_int_equal(fd, -1);
   }
 }
 
-UNIT_TEST_BETWEEN(a_root_that_does_not_fit_is_none, NULL, forget_tree) {
-  static char deep[4096];
-  struct os_memory_limits limits;
-  memset(deep, 'z', sizeof deep - 1);
-  deep[0] = '/';
-  os_memory_limits_read(deep, &limits);
+UNIT_TEST_BETWEEN(a_folder_whose_path_does_not_fit_is_none, NULL, forget_tree) {
+  char group[1010], point[1500], names[sizeof group + 8], mounts[sizeof point + 80];
+  memset(group, 'g', sizeof group);
+  memset(point, 'z', sizeof point);
+  group[0] = point[0] = '/';
+  group[sizeof group - 1] = point[sizeof point - 1] = 0;
+  snprintf(names, sizeof names, "0::%s\n", group);
+  snprintf(mounts, sizeof mounts, "35 24 0:30 / %s rw - cgroup2 cgroup2 rw\n", point);
+  tree_begin(names, mounts);
+  struct os_memory_limits limits = limits_here();
   assert_true(limits.max_bytes == NONE && limits.high_bytes == NONE && limits.swap_bytes == 0);
-  assert_int_equal(os_pressure_open(deep), -1);
+  assert_int_equal(os_pressure_open(), -1);
 }
 
 /* Pressure: an ordinary file takes what a pressure file would be told. */
@@ -413,7 +417,7 @@ static void expect_armed(const char *name, const char *trigger) {
   char path[4096], text[64] = {0};
   int free_before = lowest_free_descriptor();
   errno = 4711;
-  int fd = os_pressure_open(root);
+  int fd = os_pressure_open();
   assert_int_equal(errno, 4711);
   if (trigger == NULL) {
     assert_int_equal(fd, -1);
@@ -506,8 +510,8 @@ UNIT_TEST_BETWEEN(pressure_came_or_did_not_or_its_group_is_gone, NULL, forget_tr
 UNIT_TEST_BETWEEN(this_machine, NULL, forget_tree) {
   struct os_memory_limits limits;
   int free_before = lowest_free_descriptor();
-  os_memory_limits_read("", &limits);
-  int fd = os_pressure_open("");
+  os_memory_limits_read(&limits);
+  int fd = os_pressure_open();
   print_message("here: max %zu, high %zu, swap %zu, pressure %s\n", limits.max_bytes, limits.high_bytes,
                 limits.swap_bytes, fd >= 0 ? "offered" : "not offered");
   assert_true(limits.max_bytes > MIB); /* or we would not run */

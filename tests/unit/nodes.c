@@ -77,9 +77,9 @@ static void row_check(void *argument) {
   const struct row *row = argument;
   atomic_store(&os_nodes_counted, 0);
   errno = 4711;
-  os_nodes_count(root);
+  os_nodes_count();
   unsigned opened = world.opened;
-  os_nodes_count(root);
+  os_nodes_count();
   CHECK(errno == 4711 && world.opened == opened);
   CHECK_SAY(os_nodes() == row->nodes && (row->nodes > 1 || os_node() == 0), "%u nodes", os_nodes());
   for (int cpu = 0; cpu < 4 && row->nodes > 1; cpu++) {
@@ -169,7 +169,7 @@ UNIT_TEST_IN_CHILD(processors_that_come_late_are_found) {
 UNIT_TEST_BETWEEN(two_nodes, NULL, forget_tree) {
   tree_of_two();
   atomic_store(&os_nodes_counted, unit_lies("uncounted") ? 1 : 0);
-  os_nodes_count(root);
+  os_nodes_count();
   assert_int_equal(os_nodes(), 2);
 }
 

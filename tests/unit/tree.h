@@ -3,6 +3,9 @@
 
 #include "unit.h"
 
+#include "os/text_file.h"
+
+#include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
 
@@ -35,9 +38,14 @@ static inline void tree_end(void) {
   if (root[0])
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
   root[0] = 0;
+  if (os_root != AT_FDCWD)
+    close(os_root);
+  os_root = AT_FDCWD;
 }
 
 static inline void tree_made(void) {
   tree_end();
   unit_folder_make(root, sizeof root);
+  os_root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  assert_true(os_root >= 0);
 }
