@@ -60,8 +60,8 @@ static void options_read(void) {
 }
 
 /* The steps that prepare the child of a fork. No thread is in a slow path then (heap/slow_path.h, W2). */
-COLD static void prepare_child(void) {
-  heaps_in_child();
+COLD static void prepare_child(bool is_noticed) {
+  heaps_in_child(is_noticed);
   usage_in_child();
   background_in_child(); /* before the observers, which may unmap the thread's futex word */
   if (observers.in_child != NULL)
@@ -97,9 +97,7 @@ COLD static void begin_in_child(bool is_noticed) {
     return;
   owner_step_begin();
   if (!gate_child_is_prepared()) { /* by a handler that came before this step */
-    prepare_child();
-    if (is_noticed)
-      registry_process_noticed();
+    prepare_child(is_noticed);
     gate_admit();
   }
   owner_step_end();

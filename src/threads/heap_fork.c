@@ -28,7 +28,7 @@ static bool is_own(const struct heap *heap) {
 }
 
 /* The work is proportional to the number of threads at the fork, because it skips heaps without an owner. */
-COLD void heaps_in_child(void) {
+COLD void heaps_in_child(bool is_noticed) {
   struct heap *home = private_home();
   for (struct heap *heap = heap_from(1, true); heap; heap = heap_from(heap->id + 1, true))
     if (!is_own(heap))
@@ -45,14 +45,13 @@ COLD void heaps_in_child(void) {
   }
   checked_in_child(home);
   inherited_in_child(home);
-  registry_process_changed();
+  registry_process_changed(is_noticed);
 }
 
 static void prepare_heaps_alone(void) {
   if (!gate_reset())
     return;
-  heaps_in_child();
-  registry_process_noticed();
+  heaps_in_child(true);
   gate_admit();
 }
 

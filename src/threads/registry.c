@@ -415,9 +415,7 @@ size_t heaps_rest(void) {
   return given_back;
 }
 
-void registry_process_changed(void) { registry.process_id = os_process_id(); }
-
-COLD void registry_process_noticed(void) {
-  int number = os_thread_number(); /* the process's, if the C library knows that this is another one */
-  registry.process_id = number > 0 ? number : -1;
+COLD void registry_process_changed(bool is_noticed) {
+  int number = is_noticed ? os_thread_number() : os_process_id();
+  registry.process_id = is_noticed && number <= 0 ? -1 : number;
 }

@@ -61,10 +61,8 @@ void heaps_before_fork(void);
 void heaps_in_parent(void);
 /* Call in the child: it has one thread, and keeps that thread's heaps only. Memory that other threads change outside
  * slow paths was copied page by page while they ran. So their bins and outboxes may be inconsistent: they are
- * dropped. */
-void heaps_in_child(void);
+ * dropped. is_noticed: no fork handler called. In a child of clone(2) robust mutexes get the parent's thread id, so no
+ * owner that looks dead for that alone counts as dead. */
+void heaps_in_child(bool is_noticed);
 /* For heaps_in_child: from now on the owners are this process's threads. */
-void registry_process_changed(void);
-/* Call afterwards in a child that no fork handler prepared. In that of clone(2) robust mutexes get the parent's thread
- * id, so no owner that looks dead for that alone counts as dead. */
-void registry_process_noticed(void);
+void registry_process_changed(bool is_noticed);
