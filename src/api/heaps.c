@@ -78,9 +78,6 @@ static NOINLINE void *heap_malloc_from(hak_heap *heap, size_t size, uintptr_t si
   return block_of_heap(pool, size, BLOCK_ALIGNMENT, size <= HAK_SMALL_MAX ? hak_class_of(size) : 0, site, &dirty);
 }
 
-/* hak_heap_malloc jumps here, so the return address is the program's call site. */
-static NOINLINE void *heap_malloc_slow(hak_heap *heap, size_t size) { return heap_malloc_from(heap, size, CALL_SITE); }
-
 /* Returns a block that the thread's bins for the heap have ready, if the thread used that heap last; else NULL. */
 static inline void *heap_ready(const hak_heap *heap, size_t size) {
   const struct hak_front *self = hak_self;
@@ -95,15 +92,12 @@ static inline void *heap_ready(const hak_heap *heap, size_t size) {
   return block;
 }
 
-void *hak_heap_malloc(hak_heap *heap, size_t size) {
-  void *block = heap_ready(heap, size);
-  return LIKELY(block != NULL) ? block : heap_malloc_slow(heap, size);
-}
-
-static void *heap_malloc(hak_heap *heap, size_t size, uintptr_t site) {
+static inline void *heap_malloc(hak_heap *heap, size_t size, uintptr_t site) {
   void *block = heap_ready(heap, size);
   return LIKELY(block != NULL) ? block : heap_malloc_from(heap, size, site);
 }
+
+void *hak_heap_malloc(hak_heap *heap, size_t size) { return heap_malloc(heap, size, CALL_SITE); }
 
 void *hak_heap_calloc(hak_heap *heap, size_t count, size_t size) {
   size_t bytes;
