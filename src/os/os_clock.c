@@ -15,12 +15,14 @@
 
 /* timeout_ms UINT64_MAX: no timeout. */
 static long futex_wait(_Atomic uint32_t *word, int operation, uint32_t expected, uint64_t timeout_ms) {
+  KEEP_ERRNO;
   struct timespec timeout = {.tv_sec = (time_t)(timeout_ms / 1000), .tv_nsec = (long)(timeout_ms % 1000) * 1000000};
   counter_note(calls_futex);
   return os_kernel(SYS_futex, word, operation, expected, timeout_ms == UINT64_MAX ? NULL : &timeout, NULL, 0);
 }
 
 static void futex_wake(_Atomic uint32_t *word, int operation) {
+  KEEP_ERRNO;
   counter_note(calls_futex);
   os_kernel(SYS_futex, word, operation, 1, NULL, NULL, 0);
 }
@@ -32,14 +34,10 @@ void os_futex_wait_for(_Atomic uint32_t *word, uint32_t expected, uint64_t timeo
 void os_futex_wake(_Atomic uint32_t *word) { futex_wake(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG); }
 
 bool os_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
-  KEEP_ERRNO;
   return futex_wait(word, FUTEX_WAIT, expected, timeout_ms) == 0;
 }
 
-void os_futex_wake_shared(_Atomic uint32_t *word) {
-  KEEP_ERRNO;
-  futex_wake(word, FUTEX_WAKE);
-}
+void os_futex_wake_shared(_Atomic uint32_t *word) { futex_wake(word, FUTEX_WAKE); }
 
 void os_spin_hint(void) {
 #if defined(__x86_64__)

@@ -68,12 +68,11 @@ static bool round_begin(void) {
   counter_note(reclaim_rounds);
   return true;
 }
-static void round_end_at_most(unsigned ranges) {
+/* ranges: so many that the system refused to unmap are tried again. */
+static void round_end(unsigned ranges) {
   ranges_unmap_again(ranges);
   lock_give(&reclaim.round);
 }
-static void round_end(void) { round_end_at_most(UINT_MAX); }
-static void round_end_of_call(void) { round_end_at_most(CALL_RANGES); }
 
 static bool thread_did_round(uint64_t within_ms) {
   return os_milliseconds() - load_relaxed(&reclaim.thread_ms) < within_ms;
@@ -330,7 +329,7 @@ void reclaim_tick(void) {
   if (free_is_due() || (looks && learned_is_too_much()))
     given_back = purge_due(NULL, CALL_BYTES, delay_ms);
   delay_charge(given_back, delay_ms, !free_is_due());
-  round_end_of_call();
+  round_end(CALL_RANGES);
 }
 
 static void tick_holes(struct pool *pool) {
@@ -344,14 +343,14 @@ static void tick_holes(struct pool *pool) {
     store_relaxed(&pool->holes_are_due, is_locked && purge_hole_batch(pool, false, &given_back));
   }
   delay_charge(given_back, delay_ms, true);
-  round_end_of_call();
+  round_end(CALL_RANGES);
 }
 
 void reclaim_tick_of_heap(const struct heap *heap) {
   struct pool *pool = heap_pool(heap);
   if (heap->slow_calls % SLOW_CALLS_PERIOD == 0 && stashes_are_due() && round_begin()) {
     age_stashes(STASH_STEP_RANGES);
-    round_end_of_call();
+    round_end(CALL_RANGES);
   }
   if (UNLIKELY(load_relaxed(&pool->holes_are_due)) ||
       (UNLIKELY(heap->slow_calls % HOLES_LOOK_CALLS == 0) && holes_begin_if_due(pool)))
@@ -395,7 +394,7 @@ COLD bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   bool more = true;
   if (round_begin()) {
     more = work_round(depth, may_go_on);
-    round_end();
+    round_end(UINT_MAX);
   }
   slow_path_end();
   return more;
@@ -427,7 +426,7 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
   size_t given_back = purge_all_but(keep_bytes);
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL, 0, NULL) + trim_tables(0);
-  round_end();
+  round_end(UINT_MAX);
   if (keep_bytes == 0 && purge_is_on())
     extents_release(released_bytes_min());
   return given_back;
@@ -437,7 +436,7 @@ COLD size_t reclaim_pool(struct pool *pool) {
   lock_take(&reclaim.round);
   hole_search_begin(HOLES_ALL, 0);
   size_t given_back = purge_holes_of(pool, NULL);
-  round_end();
+  round_end(UINT_MAX);
   return given_back;
 }
 
@@ -447,7 +446,7 @@ COLD void reclaim_all(void) {
   range_evict(purge_by_engine(false, 0, unused_for(0))); /* mappings take address space, also if `purge` is off */
   range_evict(purge_by_preset(0, unused_for(0)));
   purge_all_but(0);
-  round_end();
+  round_end(UINT_MAX);
   /* Under the program's own filter the limit is not known, and a strict kernel counts what is mapped. */
   extents_release(os_filter_is_own() || os_commit_is_strict() ? UNIT_BYTES : released_bytes_min());
 }
