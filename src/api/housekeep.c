@@ -104,7 +104,7 @@ static void housekeep_heap(struct heap *heap) {
     heaps_sweep_next();
     if (os_has_nodes())
       heap_follow_node(heap);
-    heap_part_if_due(heap);
+    heap_leave_contended(heap);
   }
   if (UNLIKELY(load_relaxed(&heap->flush_wanted))) {
     store_relaxed(&heap->flush_wanted, false);

@@ -102,7 +102,7 @@ struct heap {
   uint32_t inherited_calls; /* slow calls until inherited_step does something; 0: never (threads/inherited.h) */
   uint8_t looks_away;       /* in a row at a thread on another node (heap_follow_node) */
   uint8_t moves;            /* to the pools of other nodes, up to a bound */
-  int64_t overflow_balance; /* overflows less OVERFLOWS_OF_REFILL times the refills (heap_part_if_due) */
+  int64_t overflow_balance; /* overflows less OVERFLOWS_OF_REFILL times the refills (heap_leave_contended) */
   size_t granted_bytes;     /* of bins, beyond their initial slots */
   size_t slab_bytes_seen;   /* of the pool, when its slabs had grown or fallen so far that the bins followed */
   size_t slab_free_seen;    /* bytes free in slabs when bins_after_large looked in vain, or less since; else 0 */

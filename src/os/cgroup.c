@@ -311,25 +311,10 @@ static bool pressure_visit(struct os_group *group, void *argument) {
   return *fd >= 0;
 }
 
-int os_pressure_open(void) {
-  KEEP_ERRNO;
+static int pressure_open(void) {
   int fd = -1;
   os_groups_visit("/proc/self", pressure_visit, &fd);
   return fd >= 0 ? fd : pressure_arm(os_text_open("/proc/pressure/memory", O_RDWR | O_NONBLOCK));
-}
-
-enum os_pressure os_pressure_poll(int fd) {
-  KEEP_ERRNO;
-  struct pollfd watched = {.fd = fd, .events = POLLPRI};
-  struct timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
-  if (fd < 0)
-    return OS_PRESSURE_GONE;
-  /* A pending signal interrupts even a call that does not wait. */
-  long ready = os_kernel_again(SYS_ppoll, &watched, 1, &at_once, NULL, 0);
-  if (ready == 0)
-    return OS_PRESSURE_NONE;
-  /* A dead trigger reports POLLPRI too, together with an error. */
-  return ready == 1 && watched.revents == POLLPRI ? OS_PRESSURE_CAME : OS_PRESSURE_GONE;
 }
 
 #define NOT_ASKED (-2)
@@ -353,7 +338,8 @@ static void pressure_close(int fd_left) {
 COLD void os_pressure_watch(void) {
   if (pressure.fd != NOT_ASKED)
     return;
-  pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? os_pressure_open() : -1;
+  KEEP_ERRNO;
+  pressure.fd = option_value(OPTION_CGROUP) == CGROUP_ON && os_may_call() ? pressure_open() : -1;
   if (pressure.fd >= 0)
     pressure.file = os_file_identity(pressure.fd);
 }
@@ -361,10 +347,16 @@ COLD void os_pressure_watch(void) {
 bool os_pressure_came(void) {
   if (!pressure_is_ours())
     return false;
-  enum os_pressure found = os_pressure_poll(pressure.fd);
-  if (found == OS_PRESSURE_GONE)
+  KEEP_ERRNO;
+  struct pollfd watched = {.fd = pressure.fd, .events = POLLPRI};
+  struct timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
+  /* A pending signal interrupts even a call that does not wait. */
+  long ready = os_kernel_again(SYS_ppoll, &watched, 1, &at_once, NULL, 0);
+  /* Where the group was removed, POLLPRI comes together with an error. */
+  bool came = ready == 1 && watched.revents == POLLPRI;
+  if (ready != 0 && !came)
     pressure_close(-1);
-  return found == OS_PRESSURE_CAME;
+  return came;
 }
 
 COLD void os_pressure_in_child(void) { pressure_close(NOT_ASKED); }

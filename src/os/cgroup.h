@@ -23,27 +23,17 @@ void os_memory_limits_read(struct os_memory_limits *out);
  * limit. */
 size_t os_cpu_limit_read(void);
 
-/* Opens a descriptor for os_pressure_poll: memory pressure of the process's group or, if that is not available, of the
- * machine. It is closed on exec and has a high number (os_duplicate_high). Returns -1 if the kernel does not offer or
- * allow it. Pressure means that some thread waited for memory for 15 % of a second or two. The child of a fork shares
- * the descriptor with its parent, and each report reaches one of them only. So the child must open its own. */
-int os_pressure_open(void);
-
-enum os_pressure {
-  OS_PRESSURE_NONE,
-  OS_PRESSURE_CAME,
-  OS_PRESSURE_GONE /* the group was removed, or it is no such descriptor: close it, and do not ask again */
-};
-/* Tells whether there was pressure since the last call. At most one report comes every second or two. It is no
- * cancellation point. */
-enum os_pressure os_pressure_poll(int fd);
-
-/* Opens the descriptor of the background thread, once. Call it on the thread that starts that one: what a second thread
- * opens, if only for a moment, takes numbers that a program with one thread counts on. */
+/* Memory pressure, for the background thread: some thread of the process's group or, if the kernel does not tell of
+ * that, of the machine waited for memory for 15 % of a second or two.
+ *   os_pressure_watch     opens the descriptor, once. It is closed on exec and has a high number (os_duplicate_high).
+ *                         Call it on the thread that starts that one: what a second thread opens, if only for a
+ *                         moment, takes numbers that a program with one thread counts on.
+ *   os_pressure_came      tells whether there was pressure since the last call. At most one report comes every second
+ *                         or two. It is no cancellation point.
+ *   os_pressure_in_child  closes it in the child of a fork, which opens its own: a report reaches only one of the
+ *                         processes that share a descriptor. */
 void os_pressure_watch(void);
-/* Tells the background thread whether there was pressure since the last call. */
 bool os_pressure_came(void);
-/* In the child of a fork, which opens its own: a report reaches only one of the processes that share a descriptor. */
 void os_pressure_in_child(void);
 
 /* A group's folder, and the length of the mount in its path. Groups above the mount are not visible. */

@@ -20,7 +20,7 @@
 #define LOOKS_DOUBLE 4u /* ... and twice as many after each move, up to so many times */
 _Static_assert(LOOKS_AWAY << LOOKS_DOUBLE <= UINT8_MAX, "the count fits");
 
-#define OVERFLOWS_TO_PART 64 /* overflow_balance of a heap that leaves its pool */
+#define OVERFLOWS_TO_LEAVE 64 /* overflow_balance of a heap that leaves its pool */
 
 /* The slot under every empty bin of hak_heap_none. */
 static void *const no_block[1];
@@ -282,19 +282,14 @@ COLD void heap_follow_node(struct heap *heap) {
 
 /* A thread that frees what others of its pool allocate contends with them for the slabs. From another pool it sends
  * envelopes, which their refills take. A thread that frees what it allocated once has as many refills as overflows. */
-COLD static void heap_part(struct heap *heap) {
+COLD void heap_leave_contended(struct heap *heap) {
   struct pool *pool = heap_pool(heap);
-  if (pool_is_private(pool) || pool_heaps(pool) < 2)
+  if (heap->overflow_balance < OVERFLOWS_TO_LEAVE || pool_is_private(pool) || pool_heaps(pool) < 2)
     return;
   heap->overflow_balance = INT64_MIN / 2; /* it moves for that once */
   struct pool *other = pool_attach_apart(pool);
   if (other != NULL)
     heap_move(heap, other);
-}
-
-void heap_part_if_due(struct heap *heap) {
-  if (UNLIKELY(heap->overflow_balance >= OVERFLOWS_TO_PART))
-    heap_part(heap);
 }
 
 COLD bool heap_rejoin(struct heap *heap, struct pool *pool) {

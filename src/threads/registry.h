@@ -21,7 +21,7 @@ bool heap_move(struct heap *heap, struct pool *pool);
  * Call now and then, without a lock. */
 void heap_follow_node(struct heap *heap);
 /* Moves the calling thread's heap out of a pool whose other threads allocate what this one frees. Call as above. */
-void heap_part_if_due(struct heap *heap);
+void heap_leave_contended(struct heap *heap);
 /* Returns a heap for the calling thread: of a private pool, which lists it, so the thread's home must list it, too
  * (threads/private.h); or (NULL) an ordinary one. NULL when memory is out, or if a private pool's lock is stuck. */
 struct heap *heap_begin(struct pool *pool);

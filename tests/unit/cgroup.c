@@ -79,6 +79,34 @@ static int lowest_free_descriptor(void) {
   return fd;
 }
 
+#define DESCRIPTORS_END 1024
+
+static bool was_open[DESCRIPTORS_END];
+
+__attribute__((constructor)) static void note_open(void) {
+  for (int fd = 0; fd < DESCRIPTORS_END; fd++)
+    was_open[fd] = fcntl(fd, F_GETFD) >= 0;
+}
+
+/* Returns the descriptor of the pressure file, which has a high number; -1: none is open. */
+static int watched(void) {
+  int fd = 100;
+  while (fd < DESCRIPTORS_END && (was_open[fd] || fcntl(fd, F_GETFD) < 0))
+    fd++;
+  return fd < DESCRIPTORS_END ? fd : -1;
+}
+
+static int watch_again(void) {
+  os_pressure_in_child();
+  assert_int_equal(watched(), -1);
+  unit_option("HAKMEM_CGROUP", "on");
+  errno = 4711;
+  os_pressure_watch();
+  assert_int_equal(errno, 4711);
+  unit_option("HAKMEM_CGROUP", "off");
+  return watched();
+}
+
 static struct os_memory_limits limits_here(void) {
   struct os_memory_limits limits = {1, 2, 3};
   int free_before = lowest_free_descriptor();
@@ -389,8 +417,7 @@ UNIT_TEST_BETWEEN(any_bytes_are_survived, NULL, forget_tree) {
     }
     struct os_memory_limits limits = limits_here();
     assert_true(limits.max_bytes != NONE || limits.swap_bytes == 0);
-    int fd = os_pressure_open();
-    assert_int_equal(fd, -1);
+    assert_int_equal(watch_again(), -1);
   }
 }
 
@@ -405,7 +432,7 @@ UNIT_TEST_BETWEEN(a_folder_whose_path_does_not_fit_is_none, NULL, forget_tree) {
   tree_begin(names, mounts);
   struct os_memory_limits limits = limits_here();
   assert_true(limits.max_bytes == NONE && limits.high_bytes == NONE && limits.swap_bytes == 0);
-  assert_int_equal(os_pressure_open(), -1);
+  assert_int_equal(watch_again(), -1);
 }
 
 /* Pressure: an ordinary file takes what a pressure file would be told. */
@@ -416,24 +443,20 @@ UNIT_TEST_BETWEEN(a_folder_whose_path_does_not_fit_is_none, NULL, forget_tree) {
 static void expect_armed(const char *name, const char *trigger) {
   char path[4096], text[64] = {0};
   int free_before = lowest_free_descriptor();
-  errno = 4711;
-  int fd = os_pressure_open();
-  assert_int_equal(errno, 4711);
+  int fd = watch_again();
   if (trigger == NULL) {
     assert_int_equal(fd, -1);
   } else {
-    assert_true(fd >= 100);
-    assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     path_in_root(path, sizeof path, name);
     FILE *file = UNIT_GOT(fopen(path, "r"));
     assert_int_equal(fread(text, 1, sizeof text, file), strlen(trigger) + 1);
     fclose(file);
     assert_string_equal(text, trigger);
     errno = 4711;
-    os_text_close(fd);
+    os_pressure_in_child();
     assert_int_equal(errno, 4711);
-    for (fd = 100; fd < 110; fd++)
-      assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_int_equal(watched(), -1);
   }
   assert_int_equal(lowest_free_descriptor(), free_before);
   assert_int_equal(world.inherited, 0);
@@ -474,52 +497,65 @@ UNIT_TEST_BETWEEN(pressure_of_the_group_comes_first, NULL, forget_tree) {
 }
 
 UNIT_TEST_BETWEEN(pressure_came_or_did_not_or_its_group_is_gone, NULL, forget_tree) {
-  int ends[2];
-  errno = 4711;
-  assert_int_equal(os_pressure_poll(-1), OS_PRESSURE_GONE);
-  assert_int_equal(os_pressure_poll(987654), OS_PRESSURE_GONE); /* no descriptor */
-  assert_int_equal(pipe(ends), 0);
+  tree_begin(NULL, NULL);
+  assert_int_equal(watch_again(), -1);
+  assert_false(os_pressure_came());
+  put(MACHINE, "");
+  assert_true(watch_again() >= 0);
   world.polled_ms = -1;
-  assert_int_equal(os_pressure_poll(ends[0]), OS_PRESSURE_NONE);
+  assert_false(os_pressure_came());
   assert_int_equal(world.polled_ms, 0); /* it does not wait */
   world.interrupt = true;
   world.interrupted = false;
-  assert_int_equal(os_pressure_poll(ends[0]), OS_PRESSURE_NONE);
+  assert_false(os_pressure_came());
   world.interrupt = false;
+  assert_true(watched() >= 0);
   static const struct {
     short events;
-    enum os_pressure result;
-  } rows[] = {{0, OS_PRESSURE_NONE},
-              {POLLPRI, OS_PRESSURE_CAME},
-              {POLLPRI | POLLERR, OS_PRESSURE_GONE}, /* its group was removed */
-              {POLLERR, OS_PRESSURE_GONE},
-              {POLLNVAL, OS_PRESSURE_GONE},
-              {POLLHUP, OS_PRESSURE_GONE}};
+    bool came, is_gone;
+  } rows[] = {
+      {0, false, false},      {POLLPRI, true, false},  {POLLPRI | POLLERR, false, true}, /* its group was removed */
+      {POLLERR, false, true}, {POLLNVAL, false, true}, {POLLHUP, false, true}};
   for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    assert_true(watch_again() >= 0);
     world.scripted_polls = 1;
     world.scripted_events = rows[i].events;
-    assert_int_equal(os_pressure_poll(ends[0]), rows[i].result);
+    errno = 4711;
+    assert_int_equal(os_pressure_came(), rows[i].came);
+    assert_int_equal(errno, 4711);
     assert_int_equal(world.scripted_polls, 0);
+    assert_int_equal(watched() < 0, rows[i].is_gone);
   }
-  close(ends[1]);
-  assert_int_equal(os_pressure_poll(ends[0]), OS_PRESSURE_GONE);
-  close(ends[0]);
-  assert_int_equal(errno, 4711);
+}
+
+/* The program closes the descriptor and gets its number for a file of its own, which stays open. */
+UNIT_TEST_BETWEEN(a_file_of_the_program_is_no_pressure_file, NULL, forget_tree) {
+  tree_begin(NULL, NULL);
+  put(MACHINE, "");
+  int fd = watch_again(), own = open("/dev/null", O_RDONLY);
+  assert_true(fd >= 0);
+  assert_int_equal(dup2(own, fd), fd);
+  world.scripted_polls = 1;
+  world.scripted_events = POLLPRI;
+  assert_false(os_pressure_came());
+  world.scripted_polls = 0;
+  os_pressure_in_child();
+  assert_int_equal(watched(), fd);
+  close(fd);
+  close(own);
 }
 
 UNIT_TEST_BETWEEN(this_machine, NULL, forget_tree) {
   struct os_memory_limits limits;
   int free_before = lowest_free_descriptor();
   os_memory_limits_read(&limits);
-  int fd = os_pressure_open();
+  int fd = watch_again();
   print_message("here: max %zu, high %zu, swap %zu, pressure %s\n", limits.max_bytes, limits.high_bytes,
                 limits.swap_bytes, fd >= 0 ? "offered" : "not offered");
   assert_true(limits.max_bytes > MIB); /* or we would not run */
-  if (fd >= 0) {
-    assert_true(fd >= 100);
-    assert_int_not_equal(os_pressure_poll(fd), OS_PRESSURE_GONE);
-    os_text_close(fd);
-  }
+  os_pressure_came();
+  assert_int_equal(watched(), fd);
+  os_pressure_in_child();
   assert_int_equal(lowest_free_descriptor(), free_before);
 }
 
