@@ -61,8 +61,24 @@ HAK_HIDDEN bool may_try_again(unsigned attempt, struct pool *pool, size_t size, 
 HAK_HIDDEN void *private_block(struct pool *pool, size_t size, uintptr_t site);
 HAK_HIDDEN void *ordinary_block(size_t size, uintptr_t site);
 
-/* hak_malloc_slow for callers inside the library. site: the program's call site. */
+/* The call site, in a function that the program called. */
+#define CALL_SITE ((uintptr_t)__builtin_return_address(0))
+
+/* malloc and free for callers inside the library. site: the program's call site; 0: that of the function that this is
+ * inlined into. */
 HAK_HIDDEN void *malloc_slow_from(size_t size, uintptr_t site);
+HAK_HIDDEN void free_slow_from(void *block, uintptr_t site);
+__attribute__((always_inline)) static inline void *malloc_from(size_t size, uintptr_t site) {
+  void *block = hak_malloc_ready(size);
+  if (HAK_UNLIKELY(block == NULL))
+    return malloc_slow_from(size, site != 0 ? site : CALL_SITE);
+  HAK_OWNER_STEPPED();
+  return block;
+}
+__attribute__((always_inline)) static inline void free_from(void *block, uintptr_t site) {
+  if (HAK_UNLIKELY(!hak_free_ready(block)))
+    free_slow_from(block, site != 0 ? site : CALL_SITE);
+}
 
 /* Like hak_free_slow, for a caller that states the size of the block. Ends the program if it was allocated with quite
  * another size. */
@@ -76,9 +92,6 @@ static inline void *failed(int error) {
   errno = error;
   return NULL;
 }
-
-/* The call site, in a function that the program called. */
-#define CALL_SITE ((uintptr_t)__builtin_return_address(0))
 
 /* Calls the program's limit callback, because a request of `size` bytes found no memory. True if there is one, it
  * returned 1, and the slow path, which is left during the call, was entered again (*is_begun). */

@@ -72,7 +72,7 @@ static void *block_beside(const void *block, size_t size, uintptr_t site) {
     return private_block(owner, size, site);
   if (UNLIKELY(private_current() != NULL))
     return ordinary_block(size, site);
-  return size > HAK_SMALL_MAX ? malloc_slow_from(size, site) : hak_malloc(size);
+  return malloc_from(size, site);
 }
 
 NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintptr_t site) {
@@ -85,7 +85,7 @@ NOINLINE void *resize_by_copy(void *block, size_t old_bytes, size_t size, uintpt
   if (moved == NULL)
     return NULL;
   memcpy(moved, block, min_size(old_bytes, size));
-  hak_free(block);
+  free_from(block, site);
   return moved;
 }
 
@@ -116,8 +116,7 @@ static ALWAYS_INLINE void *move_to_ready(void *block, uint32_t entry, size_t old
     return NULL;
   HAK_OWNER_STEPPED();
   copy_by_library(moved, block, min_size(old_bytes, size));
-  if (UNLIKELY(!hak_free_ready(block)))
-    hak_free_slow(block);
+  free_from(block, 0);
   return moved;
 }
 
@@ -218,7 +217,7 @@ void *hak_realloc(void *block, size_t size) {
   if (block == NULL)
     return hak_malloc(size);
   if (UNLIKELY(size == 0)) {
-    hak_free(block);
+    free_from(block, 0);
     return NULL;
   }
   if (UNLIKELY(size > PTRDIFF_MAX))

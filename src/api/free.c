@@ -174,7 +174,7 @@ static NOINLINE void free_unchecked(void *block, uint32_t entry, uintptr_t site)
   }
 }
 
-static NOINLINE void free_slow_from(void *block, uintptr_t site) {
+static NOINLINE void free_by_slow_path(void *block, uintptr_t site) {
   uint32_t entry = map_entry(block);
   if (entry_is_checked(entry))
     free_checked_slow(block, entry, site);
@@ -193,14 +193,14 @@ static NOINLINE void free_stashed_searching(void *block, uintptr_t site) {
     owner_step_end();
   }
   if (UNLIKELY(!is_put))
-    free_slow_from(block, site);
+    free_by_slow_path(block, site);
 }
 
 /* Frees an address whose entry was ENTRY_LARGE: a large object goes to the thread's stash, without a lock. */
 static NOINLINE void free_stashed(void *block, uintptr_t site) {
   struct stash *stash = heap_stash(heap_if_idle(), &observers_large_freed);
   if (UNLIKELY(stash == NULL)) {
-    free_slow_from(block, site);
+    free_by_slow_path(block, site);
     return;
   }
   struct large *range = map_record(block);
@@ -221,7 +221,7 @@ static NOINLINE void free_checked_refused(void *block, uintptr_t site) {
   if (checked_find(block, &spot) && checked_make_room(spot.class))
     free_checked(block, site);
   else
-    free_slow_from(block, site);
+    free_by_slow_path(block, site);
 }
 
 #ifdef WIDE
@@ -259,22 +259,26 @@ static NOINLINE void free_checked(void *block, uintptr_t site) {
 }
 
 /* Most of these frees are remote ones, which need no saved registers: what is more comes in functions of its own. */
-NOINLINE void hak_free_slow(void *block) {
+#define SITE (given != 0 ? given : CALL_SITE) /* found where it is needed only */
+static ALWAYS_INLINE void free_slow(void *block, uintptr_t given) {
   if (block == NULL) /* of which some programs free many */
     return;
-  if (checked_is_on()) {
-    free_checked(block, CALL_SITE);
+  if (UNLIKELY(checked_is_on())) {
+    free_checked(block, SITE);
     return;
   }
   uint32_t entry = map_entry(block);
   if (entry == ENTRY_LARGE)
-    free_stashed(block, CALL_SITE);
+    free_stashed(block, SITE);
   else if (UNLIKELY(front_is_private(hak_self)) && hak_front_push(&hak_self, block, true))
     return;
   else if (LIKELY(free_remote(block, entry)))
     return;
   else if (LIKELY(front_takes(hak_self, entry))) /* its bin is full */
-    free_unchecked(block, entry, CALL_SITE);
+    free_unchecked(block, entry, SITE);
   else
-    free_slow_from(block, CALL_SITE);
+    free_by_slow_path(block, SITE);
 }
+
+NOINLINE void hak_free_slow(void *block) { free_slow(block, 0); }
+NOINLINE void free_slow_from(void *block, uintptr_t site) { free_slow(block, site); }

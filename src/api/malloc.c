@@ -226,7 +226,7 @@ void *aligned_block(size_t alignment, size_t size, uintptr_t site) {
       return aligned_large(max_size(size, 1), alignment, site);
     size = class_bytes(cls);
   }
-  return hak_malloc_inlined(size);
+  return malloc_from(size, site);
 }
 
 /* Tells whether a new block is known to be zero. */

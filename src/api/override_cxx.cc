@@ -65,20 +65,12 @@ __attribute__((noinline, cold)) void *allocate_or_null(std::size_t size, std::si
 }
 
 // Inlined into the operators, so CALL_SITE is what called those.
-__attribute__((always_inline)) inline void *take_or_null(std::size_t size) {
-  void *block = hak_malloc_ready(size);
-  if (HAK_UNLIKELY(block == nullptr))
-    return malloc_slow_from(size, CALL_SITE);
-  HAK_OWNER_STEPPED();
-  return block;
-}
-
 __attribute__((always_inline)) inline void *take(std::size_t size) {
-  void *block = take_or_null(size);
+  void *block = malloc_from(size, 0);
   return HAK_LIKELY(block != nullptr) ? block : allocate_or_throw(size, 1);
 }
 __attribute__((always_inline)) inline void *take_nothrow(std::size_t size) noexcept {
-  void *block = take_or_null(size);
+  void *block = malloc_from(size, 0);
   return HAK_LIKELY(block != nullptr) ? block : allocate_or_null(size, 1);
 }
 __attribute__((always_inline)) inline void *take(std::size_t size, std::align_val_t alignment) {

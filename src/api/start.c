@@ -132,10 +132,6 @@ static void prewarm_bins(void) {
   slow_path_end();
 }
 
-/* Functions that call malloc or free other than by a tail call. */
-static const uintptr_t relays[] = {(uintptr_t)hak_calloc, (uintptr_t)hak_realloc, (uintptr_t)resize_by_copy,
-                                   (uintptr_t)aligned_block, 0};
-
 __attribute__((constructor(101))) void hak_start(void) {
   gate_child_prepare = noticed_in_child;
   options_read();
@@ -143,7 +139,7 @@ __attribute__((constructor(101))) void hak_start(void) {
   if (os_malloc_is_in_program())
     foreign_malloc_is_ours();
   usage_limits_apply();
-  background_prepare(relays);
+  background_prepare();
   if (option_value(OPTION_GUARD_PAGES) == SWITCH_ON)
     guarded_begin();
   checks_begin();

@@ -30,11 +30,6 @@
 #define LEARNED_BYTES ((size_t)4 << 20) /* this much kept by the policy engine is worth a thread */
 #define HEAPS_MANY 64u    /* so many threads may leave much in their bins, though none of them frees into a slab */
 #define REST_MS_MIN 1000u /* between a thread's end and the next start for which nothing was freed */
-#ifdef HAK_TSAN
-#define RELAY_BYTES_MAX 1u /* it makes no tail calls, so every call site is in code of ours */
-#else
-#define RELAY_BYTES_MAX 2048u /* the longest code of a relay; code of ours follows it */
-#endif
 
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
@@ -60,7 +55,7 @@ static struct {
   pthread_t thread;                  /* * the last thread */
   _Atomic uint32_t is_joinable;      /* * `thread` is written, and the C library keeps its stack */
   _Atomic bool has_been;
-  const uintptr_t *relays; /* NULL: background_prepare was not called yet */
+  bool is_prepared; /* background_prepare was called */
 
   /* When the next one is due. The sums that these are compared with are read unlocked. */
   bool from_frees; /* const: addresses tell the callers of free apart, so a free may start the thread */
@@ -87,8 +82,6 @@ static unsigned idle_rounds(void) { return 2 + (unsigned)((delay_full_ms() + per
 
 /* Tells whether others may wake the thread. */
 static bool has_look(void) { return load_relaxed(&background.look) != NULL; }
-
-static bool is_prepared(void) { return background.relays != NULL; }
 
 static bool is_ending(void) {
   return atomic_load(&background.holds) > 0 || (!has_look() && atomic_load(&background.forks) > 0) ||
@@ -375,21 +368,14 @@ static void thread_start(void) {
   os_signals_restore(&before);
 }
 
-static bool is_relay(uintptr_t site) {
-  for (const uintptr_t *relay = background.relays; *relay; relay++)
-    if (site - *relay < RELAY_BYTES_MAX)
-      return true;
-  return false;
-}
-
 static bool may_start_for(uintptr_t site, enum background_caller caller) {
   if (!background.from_frees)
     return caller == BACKGROUND_ALLOCATES;
-  return !os_is_c_library(site) && !is_relay(site);
+  return !os_is_c_library(site);
 }
 
 COLD void background_start(uintptr_t site, enum background_caller caller) {
-  if (load_relaxed(&background.state) != BACKGROUND_NONE || !is_prepared() || !is_wanted() || !may_start() ||
+  if (load_relaxed(&background.state) != BACKGROUND_NONE || !background.is_prepared || !is_wanted() || !may_start() ||
       !may_start_for(site, caller) || !is_own_process())
     return;
   store_relaxed(&background_is_due, false);
@@ -474,7 +460,7 @@ void background_resume(void) { atomic_store(&background.stopped_for_good, false)
 
 void background_apply(void) {
   stash_close(); /* the next large malloc opens them again, if the options allow it */
-  if (is_prepared() && option_value(OPTION_BACKGROUND) != BACKGROUND_ON)
+  if (background.is_prepared && option_value(OPTION_BACKGROUND) != BACKGROUND_ON)
     background_stop();
 }
 
@@ -484,13 +470,13 @@ static void main_thread_ends(void *unused) {
   background_stop();
 }
 
-COLD void background_prepare(const uintptr_t *relays) {
+COLD void background_prepare(void) {
   os_thread_prepare();
   background.from_frees = os_callers_can_be_told();
   store_relaxed(&background.pid, os_process_id_at_start());
   if (os_is_main_thread()) /* in other cases the thread finds out by itself */
     os_at_thread_end(main_thread_ends);
-  background.relays = relays;
+  background.is_prepared = true;
 }
 
 bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
@@ -503,7 +489,7 @@ bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
 }
 
 bool background_wish(void) {
-  if (!is_prepared() || !is_wanted())
+  if (!background.is_prepared || !is_wanted())
     return false;
   store_relaxed(&background.wished, true);
   atomic_store_explicit(&background_is_told, false, memory_order_release);
@@ -521,7 +507,7 @@ void background_in_parent(void) { let_go(&background.forks); }
 COLD void background_in_child(void) {
   stash_close();
   os_pressure_in_child();
-  if (is_prepared())
+  if (background.is_prepared)
     os_at_thread_end(main_thread_ends); /* the forking thread is the child's main thread */
   store_relaxed(&background.ending, false);
   store_relaxed(&background.holds, 0);

@@ -43,9 +43,8 @@ static inline void background_start_if_due(uintptr_t site, enum background_calle
     background_start(site, caller);
 }
 
-/* Call once at library start, before the other functions here. relays: our functions that call malloc or free for their
- * own caller, terminated by 0. Their address as a caller says nothing about the program. */
-void background_prepare(const uintptr_t *relays);
+/* Call once at library start, before the other functions here. */
+void background_prepare(void);
 
 /* Makes the thread sleep on this futex word, which must be 0. A wake without a change of the word makes the thread call
  * `look`. The word must stay mapped for ever; the child of a fork forgets it. False: the thread runs already, and
