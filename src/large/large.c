@@ -239,21 +239,19 @@ static bool mapping_cut(struct large *range, size_t bytes, size_t wanted) {
 /* Moves the pages of a mapping to a longer range. Returns its record, NULL: unchanged. */
 static struct large *mapping_move(struct large *range, size_t bytes, size_t wanted) {
   char *base = range->base;
-  struct map_reserve reserve;
-  if (!map_reserve(&reserve))
+  if (!map_move_begin())
     return NULL;
   struct large moved = *range;
   map_entry_set(base, ENTRY_NONE); /* the system may map another range there at once */
   char *target = os_move(base, bytes, wanted);
+  map_move_end(target);
   if (target != NULL) {
     if (target != base)
       range_unmapped_note(large_object(&moved));
-    map_cover_reserved(target, &reserve);
     range = large_record(target);
     *range = moved;
     range->base = target;
   }
-  map_reserve_end(&reserve);
   range_entries_set(range, ENTRY_LARGE);
   return target != NULL ? range : NULL;
 }

@@ -69,71 +69,32 @@ void *map_piece_take(size_t bytes) {
   }
 }
 
-/* Pieces that no reserve needs at present, for the next ones. They are linked by their first words, else zero. */
-static struct {
-  struct lock lock;
-  void *leaves, *rows;
-} spares;
-
-static void piece_push(void **first, void *piece) {
-  if (piece == NULL)
-    return;
-  memcpy(piece, first, sizeof *first);
-  *first = piece;
-}
-
-static void *reserve_piece(void **first, size_t bytes) {
-  lock_take(&spares.lock);
-  void *piece = *first;
-  if (piece != NULL) {
-    memcpy(first, piece, sizeof *first);
-    memset(piece, 0, sizeof *first);
-  }
-  lock_give(&spares.lock);
-  return piece != NULL ? piece : map_piece_take(bytes);
-}
-
-COLD bool map_reserve(struct map_reserve *reserve) {
-  reserve->leaf = reserve_piece(&spares.leaves, sizeof(struct map_leaf));
-  reserve->row = reserve_piece(&spares.rows, sizeof(struct map_row));
-  if (reserve->leaf != NULL && reserve->row != NULL)
-    return true;
-  map_reserve_end(reserve);
-  return false;
-}
-
-COLD void map_reserve_end(struct map_reserve *reserve) {
-  HOLD_LOCK(&spares.lock);
-  piece_push(&spares.leaves, reserve->leaf);
-  piece_push(&spares.rows, reserve->row);
-}
-
-/* Returns a piece of a reserve, which has it, or a fresh one (NULL: no reserve). */
-static void *piece_take(void **reserved, size_t bytes) {
-  if (reserved == NULL)
+/* Takes the spare piece, or a fresh one (NULL: not in a move). */
+static void *piece_take(void **spare_piece, size_t bytes) {
+  if (spare_piece == NULL)
     return map_piece_take(bytes);
-  void *piece = *reserved;
-  *reserved = NULL;
+  void *piece = *spare_piece;
+  *spare_piece = NULL;
   return piece;
 }
 
-/* reserved: NULL, or the reserve's leaf to use; then this cannot fail. If another thread is faster, a leaf of no
- * reserve is lost: it is address space, of which no page was touched, and that happens once a leaf. The same holds
+/* spare_leaf: NULL, or the leaf to use; then this cannot fail. If another thread is faster, the spare leaf stays, and
+ * another one is lost: it is address space, of which no page was touched, and that happens once a leaf. The same holds
  * for rows. The home leaf is settled before it gets into hak_map_top, so no thread has a block in it before. Threads
  * that meet here store the same values. */
-static bool leaf_make(uintptr_t index, void **reserved) {
+static bool leaf_make(uintptr_t index, void **spare_leaf) {
   uintptr_t none = 0, home = INDEX_NONE;
   if (__atomic_fetch_add(&hak_map_top[index], 0, __ATOMIC_ACQUIRE) != 0) /* a write, so a fresh page faults once */
     return true;
-  struct map_leaf *leaf = piece_take(reserved, sizeof *leaf);
+  struct map_leaf *leaf = piece_take(spare_leaf, sizeof *leaf);
   if (leaf == NULL)
     return false;
   uintptr_t entries = (uintptr_t)leaf - map_bias(index);
   bool is_home = atomic_compare_exchange_strong(&home_index, &home, index) || home == index;
   if (!__atomic_compare_exchange_n(is_home ? &hak_map_home.entries : &hak_map_top[index], &none, entries, false,
                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-    if (reserved)
-      *reserved = leaf;
+    if (spare_leaf)
+      *spare_leaf = leaf;
     entries = none;
   }
   if (is_home) {
@@ -144,16 +105,16 @@ static bool leaf_make(uintptr_t index, void **reserved) {
 }
 
 /* The leaf exists. */
-COLD static bool row_make(const void *address, void **reserved) {
+COLD static bool row_make(const void *address, void **spare_row) {
   struct map_leaf *leaf = map_leaf(address);
   struct map_row **place = &leaf->rows[map_row_in_leaf(address)], *none = NULL;
   if (__atomic_fetch_add((uintptr_t *)(void *)place, 0, __ATOMIC_ACQUIRE) != 0) /* as in leaf_make */
     return true;
-  struct map_row *row = piece_take(reserved, sizeof *row);
+  struct map_row *row = piece_take(spare_row, sizeof *row);
   if (row == NULL)
     return false;
-  if (!__atomic_compare_exchange_n(place, &none, row, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && reserved)
-    *reserved = row;
+  if (!__atomic_compare_exchange_n(place, &none, row, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) && spare_row)
+    *spare_row = row;
   return true;
 }
 
@@ -168,10 +129,30 @@ COLD bool map_cover_leaves(const void *address, size_t size) {
   return true;
 }
 
-void map_cover_reserved(const void *address, struct map_reserve *reserve) {
-  bool done = leaf_make((uintptr_t)address >> HAK_LEAF_SHIFT, &reserve->leaf) && row_make(address, &reserve->row);
+/* The pieces for the next move; NULL: none. */
+static struct {
+  struct lock lock;
+  void *leaf, *row;
+} spare;
+
+static bool piece_ready(void **spare_piece, size_t bytes) {
+  return *spare_piece != NULL || (*spare_piece = map_piece_take(bytes)) != NULL;
+}
+
+COLD bool map_move_begin(void) {
+  lock_take(&spare.lock);
+  if (piece_ready(&spare.leaf, sizeof(struct map_leaf)) && piece_ready(&spare.row, sizeof(struct map_row)))
+    return true;
+  lock_give(&spare.lock);
+  return false;
+}
+
+COLD void map_move_end(const void *target) {
+  bool done =
+      target == NULL || (leaf_make((uintptr_t)target >> HAK_LEAF_SHIFT, &spare.leaf) && row_make(target, &spare.row));
   hak_assert(done);
   (void)done;
+  lock_give(&spare.lock);
 }
 
 bool map_cover(const void *address, size_t size) {

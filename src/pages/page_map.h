@@ -15,7 +15,7 @@
  * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
  * address space go. Each 2 MiB of an arena has a row. A mapping of a large object has the leaf, the row and the entry
  * of its first unit only, however long it is. Any thread may look up any address at any time: without a leaf the entry
- * is 0. Only map_reserve and map_reserve_end take a lock.
+ * is 0. Only map_move_begin takes a lock.
  *   M1  An entry with a pool id is written only by the holder of that pool's lock, while it opens or closes the slab.
  *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
  */
@@ -77,14 +77,11 @@ static inline bool entries_are_alike(uint32_t entry, uint32_t other) { return (u
 bool map_cover_leaves(const void *address, size_t size);
 bool map_cover(const void *address, size_t size);
 
-/* A reserve holds the leaf and the row that the first unit of a mapping may need, which is about to move to an unknown
- * address. False when memory is out. What is not used goes back at the end. */
-struct map_reserve {
-  void *leaf, *row;
-};
-bool map_reserve(struct map_reserve *reserve);
-void map_cover_reserved(const void *address, struct map_reserve *reserve);
-void map_reserve_end(struct map_reserve *reserve);
+/* Call before a mapping moves to an unknown address, because such a move cannot be undone: makes the leaf and the row
+ * that its first unit may need there, and takes a lock, which is held until map_move_end. Meanwhile another move would
+ * wait in the kernel. False when memory is out. target: where the mapping is now; NULL: it did not move. */
+bool map_move_begin(void);
+void map_move_end(const void *target);
 
 /* Tells whether there is a leaf for this address. */
 static inline bool map_covers(const void *address) {

@@ -184,21 +184,31 @@ UNIT_TEST(a_row_is_made_once) {
   }
 }
 
-static void *reserve_again_and_again(void *unused) {
-  for (unsigned i = unit_rounds(80000, 10); i > 0; i--) {
-    struct map_reserve reserve;
-    CHECK(map_reserve(&reserve));
-    struct map_row *row = reserve.row;
-    CHECK(load_relaxed(&row->arenas[0]) == 0);
-    store_relaxed(&row->arenas[0], 1), row->records[0][0] = 1; /* as if it were used */
-    store_relaxed(&row->arenas[0], 0), row->records[0][0] = 0;
-    map_reserve_end(&reserve);
+#define TARGETS 600u /* leaves from here on get a row each by a move */
+#define MOVES 40u
+
+static void *move_again_and_again(void *unused) {
+  static _Atomic unsigned moves;
+  static _Atomic bool is_moving;
+  for (unsigned i = unit_rounds(20000, 10); i > 0; i--) {
+    CHECK(map_move_begin());
+    CHECK(!atomic_exchange(&is_moving, true));
+    uintptr_t move = atomic_fetch_add(&moves, 1);
+    void *target = move < MOVES ? (void *)((TARGETS + move) << HAK_LEAF_SHIFT) : NULL;
+    sched_yield();
+    store_relaxed(&is_moving, false);
+    map_move_end(target);
+    CHECK(target == NULL || map_row(target)->records[0][0]++ == 0);
   }
   return unused;
 }
 
-/* No two have the same piece. */
-UNIT_TEST(pieces_go_to_one_thread_each) { test_threads_run(4, reserve_again_and_again, NULL, 0); }
+/* One mapping moves at a time, and no two get the same row. */
+UNIT_TEST(mappings_move_one_by_one) {
+  size_t before = map_bytes();
+  test_threads_run(4, move_again_and_again, NULL, 0);
+  assert_true(map_bytes() - before <= (MOVES + 2) * (sizeof(struct map_leaf) + sizeof(struct map_row)) + MIB);
+}
 
 #define HOMES 400u /* two leaves from here on are made at the same time */
 
