@@ -254,16 +254,10 @@ static size_t kept_bytes(void) {
   return decay_total(&big_cache_decay) + (UNLIKELY(stashes_are(STASHES_LIVE)) ? stashed_bytes() : 0);
 }
 
-/* Each slab that no free memory serves asks for it, and looks through all stashes only if something is kept. */
-static size_t evict_old(void) {
-  struct stash *at = NULL;
-  return kept_bytes() > 0 ? evict_from(1, &at) : 0;
-}
-
-/* Takes memory that is held and free before new memory: a resident extent. If there is none, it evicts cached and
- * stashed ranges, which join their neighbours. Once it has evicted as much as it needs, it leaves short stashed ranges
- * alone: two lengths that are in use in turn would cut up each other's. EVICTIONS_A_UNIT: more would take longer than
- * the page faults of fresh memory. */
+/* Takes memory that is held and free before new memory, also for slabs: a resident extent. If there is none, it evicts
+ * cached and stashed ranges, which join their neighbours. Once it has evicted as much as it needs, it leaves short
+ * stashed ranges alone: two lengths that are in use in turn would cut up each other's. EVICTIONS_A_UNIT: more would
+ * take longer than the page faults of fresh memory. */
 #define EVICTIONS_A_UNIT 8u
 static struct extent extent_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   struct extent extent = extent_take_resident(bank, bytes, alignment);
@@ -411,8 +405,8 @@ void range_cache_or_end(struct large *range) {
 }
 
 void range_offer_kept(void) {
-  if (UNLIKELY(load_relaxed(&extents_evict) == NULL))
-    atomic_store_explicit(&extents_evict, evict_old, memory_order_release);
+  if (UNLIKELY(load_relaxed(&extent_take_kept) == NULL))
+    atomic_store_explicit(&extent_take_kept, extent_resident, memory_order_release);
 }
 
 /* Moves a stashed range of such a length to the BigCache. False: there is none. */

@@ -63,7 +63,7 @@ static NOINLINE struct extent bank_take_free(unsigned number, bool resident, siz
 
 /* --- taking --- */
 
-size_t (*_Atomic extents_evict)(void);
+extent_taker *_Atomic extent_take_kept;
 
 struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment) {
   if (load_relaxed(&usage_at[USAGE_FREE]) < bytes) /* while an extent is cut, extents_decay lacks all of it */

@@ -46,9 +46,10 @@ struct extent extent_take(enum extent_bank bank, enum extent_bank other, size_t 
  * other nodes. */
 struct extent extent_take_resident(enum extent_bank bank, size_t bytes, size_t alignment);
 
-/* Makes a resident free extent of one that a cache above this layer keeps; returns its bytes, 0: there is none. The
- * cache sets it when it begins to keep extents. Call without a lock of this folder. */
-extern size_t (*_Atomic extents_evict)(void);
+/* The same; if there is none, what caches above this layer keep becomes free extents until one fits. The caches set it
+ * when they begin to keep extents; NULL: they never did. Call without a lock of this folder. */
+typedef struct extent extent_taker(enum extent_bank bank, size_t bytes, size_t alignment);
+extern extent_taker *_Atomic extent_take_kept;
 
 /* As extent_take for the `bytes` right behind `end`, if they are free. */
 struct extent extent_take_behind(char *end, size_t bytes);

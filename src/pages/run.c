@@ -11,16 +11,9 @@ bool runs_are_wiped;
 
 static _Atomic size_t dense_bytes; /* of runs that were to be populated, since the last huge page that was */
 
-/* Takes resident memory. If there is none, kept ranges become free until there is some. */
 static struct extent take_resident(size_t bytes) {
-  size_t (*evict)(void) = atomic_load_explicit(&extents_evict, memory_order_acquire);
-  struct extent extent = extent_take_resident(EXTENT_PLAIN, bytes, bytes);
-  for (size_t evicted = 0, more; extent.base == NULL && evict != NULL && evicted < bytes; evicted += more) {
-    if ((more = evict()) == 0)
-      break;
-    extent = extent_take_resident(EXTENT_PLAIN, bytes, bytes);
-  }
-  return extent;
+  extent_taker *take_kept = atomic_load_explicit(&extent_take_kept, memory_order_acquire);
+  return take_kept ? take_kept(EXTENT_PLAIN, bytes, bytes) : extent_take_resident(EXTENT_PLAIN, bytes, bytes);
 }
 
 /* Makes a resident free extent of a fresh huge page. Runs take it next. */
