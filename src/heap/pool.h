@@ -44,7 +44,7 @@ struct pool {
   _Atomic(struct envelope *) received; /* taken out of the inbox, not drained yet; changes under the lock */
   /* Of a private pool (threads/private.h), under the lock: */
   struct heap *attached; /* V3 */
-  void *objects;         /* V5; their bytes are slabs.other_bytes */
+  struct large *objects; /* V5; their bytes are slabs.other_bytes */
   size_t object_count;
 
   _Alignas(CACHE_LINE) _Atomic(struct envelope *) inbox;

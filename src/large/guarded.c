@@ -177,7 +177,8 @@ static bool span_close(struct span *span, size_t body) {
 }
 
 void guarded_end(const struct large *range) {
-  struct span span = {.front = range->guard_front, .bytes = large_range_bytes(range), .base = range->base};
+  size_t front = range->guard_order != 0 ? (size_t)1 << range->guard_order : 0;
+  struct span span = {.front = front, .bytes = large_range_bytes(range), .base = range->base};
   if (os_memory_limit() == SIZE_MAX && !usage_own_limit_is_near() && span_close(&span, guarded_room(range))) {
     lock_take(&waiting.lock);
     struct span oldest = waiting_take(waiting.next);

@@ -1,6 +1,7 @@
 #include "large/large.h"
 
 #include "base/counters.h"
+#include "base/list.h"
 #include "base/observers.h"
 #include "base/options.h"
 #include "base/probe.h"
@@ -110,41 +111,34 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
   char *base = range_map(bytes, mapping_alignment(bytes, alignment));
   if (base == NULL)
     return NULL;
-  struct large *range = range_made(base, bytes, true, false, USAGE_NOWHERE);
+  struct large *range = range_made(base, bytes, true, USAGE_NOWHERE);
   range->spare = true;
   return object_begun(range);
 }
 
 COLD void *large_link(void *object) { return &large_record(object)->class_previous; }
 
-static uint32_t unit_number(const void *object) { return (uint32_t)((uintptr_t)object >> HAK_UNIT_SHIFT); }
-static void *object_at(uint32_t unit) {
-  return unit != 0 ? large_object(large_record((void *)((uintptr_t)unit << HAK_UNIT_SHIFT))) : NULL;
-}
-_Static_assert(HAK_ADDRESS_BITS - HAK_UNIT_SHIFT <= 32, "a unit's number fits the record");
+STACK_OF(object_list, large, list_next, list_previous)
 
-COLD void large_list_add(void **first, void *object, uint32_t owner) {
+COLD void large_list_add(struct large **first, void *object, uint32_t owner) {
   struct large *range = large_record(object);
   range->owner = owner;
-  range->list_previous = 0;
-  range->list_next = unit_number(*first);
-  if (*first != NULL)
-    large_record(*first)->list_previous = unit_number(object);
-  *first = object;
+  object_list_push(first, range);
 }
 
-COLD void large_list_remove(void **first, void *object) {
+COLD void large_list_remove(struct large **first, void *object) {
   struct large *range = large_record(object);
-  if (range->list_previous != 0)
-    large_record(object_at(range->list_previous))->list_next = range->list_next;
-  else
-    *first = object_at(range->list_next);
-  if (range->list_next != 0)
-    large_record(object_at(range->list_next))->list_previous = range->list_previous;
+  object_list_remove(first, range);
   range->owner = 0;
 }
 
-void *large_list_next(const void *object) { return object_at(large_record(object)->list_next); }
+COLD void *large_list_pop(struct large **first) {
+  void *object = *first ? large_object(*first) : NULL;
+  if (object != NULL)
+    large_list_remove(first, object);
+  return object;
+}
+
 uint32_t large_owner(const void *object) { return large_record(object)->owner; }
 
 /* Ends an object and gives its range, which counts as USAGE_LARGE still, to the caller. */

@@ -80,9 +80,9 @@ COLD uint32_t range_entry_inside(const void *address) {
   return ENTRY_NONE;
 }
 
-struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, enum usage from) {
+struct large *range_made(char *base, size_t bytes, bool mapping, enum usage from) {
   struct large *range = map_record(base);
-  *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping, .huge = has_huge};
+  *range = (struct large){.base = base, .units = (uint32_t)(bytes / UNIT_BYTES), .mapping = mapping};
   if (mapping) {
     usage_move_begin(bytes);
     figure_add(&figures.mapping_count, 1);
@@ -285,13 +285,12 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
     extent = extent_take(is_earned ? EXTENT_HUGE : EXTENT_PLAIN, EXTENT_PLAIN, bytes, alignment);
   if (extent.base == NULL)
     return NULL;
-  bool has_huge = extent_bank_of(extent.base) == EXTENT_HUGE;
-  if (has_huge && !extent.resident)
+  if (!extent.resident && extent_bank_of(extent.base) == EXTENT_HUGE)
     huge_probe(extent.base + extent.front, extent.bytes - extent.front);
   else if (!extent.resident)
     huge_watch(extent.base + extent.front, extent.bytes - extent.front);
   *dirty = extent.zero ? extent.front : extent.bytes;
-  return range_made(extent.base, extent.bytes, false, has_huge, extent.resident ? USAGE_FREE : USAGE_PROMISED);
+  return range_made(extent.base, extent.bytes, false, extent.resident ? USAGE_FREE : USAGE_PROMISED);
 }
 
 struct large *range_with_room(size_t bytes) {
@@ -306,7 +305,7 @@ struct large *range_with_room(size_t bytes) {
   }
   if (extent.base == NULL)
     return NULL;
-  return range_made(extent.base, bytes, false, extent_bank_of(extent.base) == EXTENT_HUGE, USAGE_FREE);
+  return range_made(extent.base, bytes, false, USAGE_FREE);
 }
 
 char *range_map(size_t bytes, size_t alignment) {
@@ -330,7 +329,9 @@ struct large *range_mapped(size_t bytes, size_t alignment) {
     os_huge(base, bytes); /* whole: a mapping in two parts could not be moved */
     huge_probe(base, bytes);
   }
-  return range_made(base, bytes, true, has_huge, USAGE_PROMISED);
+  struct large *range = range_made(base, bytes, true, USAGE_PROMISED);
+  range->huge = has_huge;
+  return range;
 }
 
 #define GUARDED_MAX 8192u /* at most this many, because the kernel limits the number of mappings */
@@ -346,9 +347,9 @@ struct large *range_guarded(size_t size, size_t room, size_t alignment) {
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
     return NULL;
   }
-  struct large *range = range_made(base, bytes, true, false, USAGE_PROMISED);
+  struct large *range = range_made(base, bytes, true, USAGE_PROMISED);
   range->guarded = true;
-  range->guard_front = front;
+  range->guard_order = front != 0 ? (uint8_t)__builtin_ctzl(front) : 0;
   guarded_set_size(range, size);
   return range;
 }

@@ -19,7 +19,7 @@ struct large *range_guarded(size_t size, size_t room, size_t alignment);
 char *range_map(size_t bytes, size_t alignment);
 /* Makes the record of a range that exists, and counts an object. from: where its bytes are counted. An extent's have
  * begun to move. */
-struct large *range_made(char *base, size_t bytes, bool mapping, bool has_huge, enum usage from);
+struct large *range_made(char *base, size_t bytes, bool mapping, enum usage from);
 
 /* Makes an extent of a mapping, so that its pages serve anything, unless it stays a mapping (struct large) or there are
  * too many such extents. The content stays. False: unchanged. */

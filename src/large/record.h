@@ -6,14 +6,17 @@
 /* The record of a large range, at its first unit. The owner of the object may access it; while the range is cached,
  * only the cache. */
 struct large {
-  char *base;             /* const while the range lives */
-  uint32_t units;         /* its length */
-  uint32_t site;          /* hash of the call site */
-  uint32_t owner;         /* while the object lives: whose list it is in; 0: in none (large/large.h) */
-  uint8_t class;          /* while cached: of its length */
+  char *base;     /* const while the range lives */
+  uint32_t units; /* its length */
+  uint32_t site;  /* hash of the call site */
+  uint32_t owner; /* while the object lives: whose list it is in; 0: in none (large/large.h) */
+  union {
+    uint8_t class;       /* while cached: of its length */
+    uint8_t guard_order; /* of a guarded object: 2^order bytes without access lie in front of it, none if it is 0 */
+  };
   uint8_t color : 6;      /* cache lines between the begins of the range and of its (last) object */
   bool mapping : 1;       /* a mapping of its own, else an extent */
-  bool huge : 1;          /* huge pages were asked for */
+  bool huge : 1;          /* a mapping for which huge pages were asked */
   uint8_t keep : 3;       /* while cached: the list by age it is in */
   bool spare : 1;         /* taken without a lock; not counted by call site, not sampled */
   bool guarded : 1;       /* between pages without access (large/guarded.h) */
@@ -22,10 +25,8 @@ struct large {
   bool stays_mapping : 1; /* no extent can serve its like, which would leave one more each time */
   _Atomic bool ended;     /* set by the one free of the object, which may be in a stash (large/stash.h) */
   union {
-    uint64_t freed_ms; /* while cached */
-    struct {
-      uint32_t list_next, list_previous; /* while the object lives: unit numbers of those in its list, 0: none */
-    };
+    uint64_t freed_ms;       /* while cached */
+    struct large *list_next; /* while the object lives: in its owner's list */
   };
   union {
     struct large *class_next; /* while cached */
@@ -38,7 +39,7 @@ struct large {
   };
   union {
     struct large *older;
-    size_t guard_front; /* of a guarded object: bytes without access in front of it */
+    struct large *list_previous;
   };
 };
 

@@ -185,15 +185,13 @@ bool private_destroy(struct pool *pool) {
   pool->attached = NULL;
   pool_set_heaps(pool, 0);
   slab_set_close_all(&pool->slabs);
-  void *object = pool->objects;
+  struct large *objects = pool->objects;
   pool->objects = NULL;
   pool->object_count = 0;
   pool->slabs.other_bytes = pool->slabs.limit_bytes = 0;
   pool_unlock(pool);
   inbox_serve(pool); /* as heap_park does */
-  for (void *next; object != NULL; object = next) {
-    next = large_list_next(object);
-    large_list_remove(&next, object);
+  for (void *object; (object = large_list_pop(&objects)) != NULL;) {
     if (UNLIKELY(load_relaxed(&observers_large_freed)))
       observers.large_freed(object);
     large_free(object);

@@ -366,7 +366,7 @@ static void on_step_of_search(int number, siginfo_t *information, void *context)
 static bool ends_at_step(long step) {
   char *base = os_map(RANGE_BYTES + UNIT_BYTES, UNIT_BYTES), *foreign = base + RANGE_BYTES;
   CHECK(base != NULL && map_cover(base, RANGE_BYTES + UNIT_BYTES));
-  mapping = range_made(base, RANGE_BYTES, true, false, USAGE_NOWHERE);
+  mapping = range_made(base, RANGE_BYTES, true, USAGE_NOWHERE);
   range_entries_set(mapping, step % 2 ? ENTRY_LARGE : ENTRY_LARGE_FREE);
   act_at = step;
   steps = 0;
