@@ -300,15 +300,15 @@ static size_t purge_oldest(struct purge purge, size_t *purged, unsigned *splits)
 #define SPLITS_MAX 16u
 #define REFUSALS_MAX 64u /* so many extents of which nothing goes do not keep others from going */
 
+/* What the system refuses becomes the youngest. So all were tried once as many bytes were as there are at first. */
 COLD size_t extents_purge(struct purge purge) {
-  size_t purged = 0, before = 0;
+  size_t purged = 0, before = 0, untried = decay_bytes(&extents_decay, purge.decider), bytes;
   unsigned splits = SPLITS_MAX, refusals = 0;
-  lock_take(&extents.lock);
-  free_extents_purge_begin();
-  lock_give(&extents.lock);
-  for (size_t bytes; purge.most_bytes > 0 && (bytes = purge_oldest(purge, &purged, &splits)) > 0; before = purged)
+  for (; purge.most_bytes > 0 && untried > 0 && (bytes = purge_oldest(purge, &purged, &splits)) > 0; before = purged) {
+    untried = less(untried, bytes);
     if (purged > before || ++refusals > REFUSALS_MAX)
       purge.most_bytes = less(purge.most_bytes, bytes);
+  }
   return purged;
 }
 

@@ -13,7 +13,6 @@ _Static_assert(sizeof(struct free_extent) <= RECORD_BYTES, "a free extent's reco
 static struct {
   struct age_list ages[KEEP_LISTS]; /* resident ones, oldest first */
   size_t bytes;                     /* of all free extents */
-  uint32_t purges;                  /* begun so far */
   struct bank banks[EXTENT_BANKS];  /* of node 0, apart from the others: most machines have no others */
 } free_extents;
 
@@ -49,7 +48,6 @@ static void extent_attach(unsigned number, struct extent piece, struct stay stay
   *e = (struct free_extent){.base = piece.base,
                             .bytes = piece.bytes,
                             .freed_ms = stay.freed_ms,
-                            .refused_in = stay.is_fixed ? free_extents.purges : 0,
                             .resident = piece.resident,
                             .zero = piece.zero,
                             .keep = (uint8_t)stay.keep,
@@ -156,11 +154,7 @@ struct free_extent *free_extent_find(unsigned number, bool resident, size_t byte
 }
 
 size_t free_extents_bytes(void) { return free_extents.bytes; }
-void free_extents_purge_begin(void) { free_extents.purges++; }
-struct free_extent *free_extent_oldest(unsigned keep) {
-  struct free_extent *oldest = free_extents.ages[keep].first;
-  return oldest && oldest->refused_in != free_extents.purges ? oldest : NULL;
-}
+struct free_extent *free_extent_oldest(unsigned keep) { return free_extents.ages[keep].first; }
 
 #ifdef HAK_DEBUG
 static bool extent_is_valid(const struct free_extent *e, unsigned number, bool resident, unsigned list) {

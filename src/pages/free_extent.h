@@ -21,7 +21,6 @@ struct free_extent {
   size_t bytes;
   struct free_links by_size, by_age;
   uint64_t freed_ms;
-  uint32_t refused_in; /* the last purge in which the system refused its pages */
   bool resident, zero;
   uint8_t keep; /* its list by age, if it is resident */
   uint8_t bank; /* its number */
@@ -59,10 +58,7 @@ void free_extent_give(struct extent piece, struct stay stay, enum usage from);
 struct free_extent *free_extent_at(char *base);
 /* Returns one that fits, of about the shortest; NULL if none was found. */
 struct free_extent *free_extent_find(unsigned number, bool resident, size_t bytes, size_t alignment);
-/* Begins a purge. */
-void free_extents_purge_begin(void);
-/* Returns the oldest one of a strategy. NULL: there is none, or the system refused its pages in this purge. Those that
- * it refused have become the youngest, so no other is left then. */
+/* Returns the oldest one of a strategy; NULL: there is none. */
 struct free_extent *free_extent_oldest(unsigned keep);
 
 /* Takes a free extent, or [base, base + bytes) of it; then the rest on both sides stays free, at the same place by age:
