@@ -82,15 +82,14 @@ static bool sweep(struct stash *stash) {
   return true;
 }
 
-/* Returns the place of a length, NULL: it has none. Places are filled in the order of the search. */
+/* Returns the place of a length, or else one without a length, where it may have one: places are filled in the order of
+ * the search. NULL: others have all. */
 static struct stash_place *place_of(struct stash *stash, size_t units) {
   unsigned first = stash_hash(units);
   for (unsigned looks = 0; looks < STASH_PLACES; looks++) {
     struct stash_place *place = &stash->places[(first + looks) % STASH_PLACES];
-    if (place->units == units)
+    if (place->units == units || place->units == 0)
       return place;
-    if (place->units == 0)
-      return NULL;
   }
   return NULL;
 }
@@ -137,13 +136,9 @@ void *stash_take(struct stash *stash, size_t size, size_t alignment, uintptr_t s
   return stash_object(stash, range, size, alignment, site);
 }
 
-/* Returns a place for a length that has none: one without a length, or an empty one. NULL: all are in use. */
-static struct stash_place *place_for(struct stash *stash, size_t units) {
+/* Returns a place that may change its length, NULL: all are in use. */
+static struct stash_place *empty_place(struct stash *stash) {
   struct stash_place *place = NULL;
-  unsigned i = stash_hash(units);
-  for (unsigned looks = 0; looks < STASH_PLACES; looks++)
-    if ((place = &stash->places[(i + looks) % STASH_PLACES])->units == 0)
-      return place;
   for (unsigned looks = 0; looks < STASH_PLACES; looks++)
     if ((place = &stash->places[stash->next_place++ % STASH_PLACES])->top == 0)
       return place;
@@ -153,10 +148,9 @@ static struct stash_place *place_for(struct stash *stash, size_t units) {
 void stash_expect(struct stash *stash, size_t units) {
   sweep(stash);
   struct stash_place *place = place_of(stash, units);
-  if (place == NULL) {
-    place = place_for(stash, units);
-    if (place == NULL)
-      return;
+  if (place == NULL && (place = empty_place(stash)) == NULL)
+    return;
+  if (place->units != units) {
     memset(stash->habits, 0, sizeof stash->habits); /* one may be of the place's former length */
     stash_stepped();
     *place = (struct stash_place){.units = (uint32_t)units};
