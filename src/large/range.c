@@ -124,13 +124,6 @@ static void refused_push(struct large *range) {
     ;
 }
 
-static void unmap_or_wait(struct large *range) {
-  if (pages_unmap(range->base, large_range_bytes(range)))
-    return;
-  os_purge(range->base, large_range_bytes(range));
-  refused_push(range);
-}
-
 #define REFUSALS_MAX 32u /* of one round; the next one goes on with those that this one did not try */
 
 COLD void ranges_unmap_again(unsigned most) {
@@ -165,7 +158,10 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from) {
     guarded_end(range);
   } else {
     map_entry_set(base, ENTRY_NONE);
-    unmap_or_wait(range);
+    if (!pages_unmap(base, bytes)) {
+      os_purge(base, bytes);
+      refused_push(range);
+    }
   }
   usage_move(from, USAGE_NOWHERE, bytes);
   usage_move_end(bytes);
@@ -200,14 +196,6 @@ static size_t release_range(struct large *range, bool is_purged, uint64_t freed_
   return is_purged ? range_end_purged(range, USAGE_PROMISED) : range_end(range, freed_ms, USAGE_PROMISED);
 }
 
-/* The range left a stash, where it counts as USAGE_LARGE. Its bytes begin to move. Returns them. */
-static size_t unstashed(struct large *range) {
-  size_t bytes = large_range_bytes(range);
-  usage_move_begin(bytes);
-  range_entries_set(range, ENTRY_LARGE_FREE);
-  return bytes;
-}
-
 /* What the stashes hold takes 0.1 us a stash to add up, and each thread may have one. If there are more than
  * STASHES_FEW, the sum is used for some milliseconds, less what was evicted. */
 #define STASHES_FEW 64u /* and for so many more, a millisecond longer */
@@ -228,25 +216,31 @@ static size_t stashed_bytes(void) {
   return load_relaxed(&stashed.bytes);
 }
 
-static void stashed_note_evicted(size_t bytes) {
+/* Takes a range as stash_take_any does. It counts as USAGE_LARGE still, and its bytes begin to move. */
+static struct large *take_stashed(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at) {
+  struct large *range = stash_take_any(before_round, units_min, units_max, at);
+  if (range == NULL)
+    return NULL;
+  size_t bytes = large_range_bytes(range);
   store_relaxed(&stashed.bytes, less(load_relaxed(&stashed.bytes), bytes));
+  usage_move_begin(bytes);
+  range_entries_set(range, ENTRY_LARGE_FREE);
+  return range;
 }
 
 /* Makes a free extent of one of the oldest cached ranges, or of a stashed one of at least units_min. Returns its bytes,
  * 0: there is none. at: as of stash_take_any. */
 static size_t evict_from(size_t units_min, struct stash **at) {
-  struct large *range = big_cache_take_old();
-  bool is_cached = range != NULL;
-  if (!is_cached && (range = stash_take_any(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, at)) == NULL) {
-    stashed_note_evicted(SIZE_MAX);
+  struct large *cached = big_cache_take_old();
+  struct large *range = cached ? cached : take_stashed(STASH_ANY_ROUND, units_min, MAPPING_UNITS_MIN - 1, at);
+  if (range == NULL) {
+    store_relaxed(&stashed.bytes, 0);
     return 0;
   }
-  size_t bytes = is_cached ? large_range_bytes(range) : unstashed(range);
-  if (is_cached)
+  size_t bytes = large_range_bytes(range);
+  if (cached)
     counter_note(cache_evictions);
-  else
-    stashed_note_evicted(bytes);
-  range_end(range, os_milliseconds(), is_cached ? USAGE_PROMISED : USAGE_LARGE);
+  range_end(range, os_milliseconds(), cached ? USAGE_PROMISED : USAGE_LARGE);
   return bytes;
 }
 
@@ -413,11 +407,10 @@ void range_offer_kept(void) {
 /* Moves a stashed range of such a length to the BigCache. False: there is none. */
 static bool cache_stashed(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at,
                           uint64_t freed_ms) {
-  struct large *range = stash_take_any(before_round, units_min, units_max, at);
+  struct large *range = take_stashed(before_round, units_min, units_max, at);
   if (range == NULL)
     return false;
-  size_t bytes = unstashed(range);
-  stashed_note_evicted(bytes);
+  size_t bytes = large_range_bytes(range);
   atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
   big_cache_put(range, KEEP_BY_PRESET, freed_ms);
   usage_move_end(bytes);
