@@ -13,8 +13,7 @@ _Alignas(CACHE_LINE) _Atomic size_t usage_at[USAGE_PLACES];
 
 static struct {
   _Atomic size_t taken_peak;
-  /* Complements of sizes that are SIZE_MAX at first, so that zero is a valid start. */
-  _Atomic size_t limit_complement, high_complement, keep_cap_complement;
+  _Atomic size_t limit, high, keep_max;
   _Atomic bool limit_of_resident;
   _Atomic size_t granted, granted_before; /* in this window and the one before it */
   _Atomic uint64_t granted_since_ms;
@@ -25,7 +24,7 @@ static struct {
   _Atomic uint64_t refused_ms;  /* when memory ran out, 0: never */
   _Alignas(CACHE_LINE) _Atomic size_t freed;
   _Alignas(CACHE_LINE) _Atomic size_t moves_begun, moves_ended;
-} usage;
+} usage = {.limit = SIZE_MAX, .high = SIZE_MAX, .keep_max = SIZE_MAX};
 
 #define GROUP_BYTES_MIN ((size_t)16 << 20)
 #define GRANTED_MS 100u /* memory counts as untouched for this long to twice as long after it was given out */
@@ -97,8 +96,8 @@ void usage_move_end(size_t bytes) { atomic_fetch_add_explicit(&usage.moves_ended
 size_t usage_moves_begun(void) { return atomic_load_explicit(&usage.moves_begun, memory_order_acquire); }
 size_t usage_moves_ended(void) { return atomic_load_explicit(&usage.moves_ended, memory_order_acquire); }
 
-size_t usage_limit(void) { return ~load_relaxed(&usage.limit_complement); }
-size_t usage_high(void) { return ~load_relaxed(&usage.high_complement); }
+size_t usage_limit(void) { return load_relaxed(&usage.limit); }
+size_t usage_high(void) { return load_relaxed(&usage.high); }
 
 static void limits_apply(void) {
   bool is_known = atomic_load_explicit(&usage.asked_group, memory_order_acquire) == ASKED;
@@ -107,8 +106,8 @@ static void limits_apply(void) {
   size_t hard = limit_hard(option_bytes, group.max_bytes, group.swap_bytes);
   store_relaxed(&usage.limit_of_resident, hard < limit_hard(option_bytes, SIZE_MAX, 0));
   usage_keep_cap(SIZE_MAX); /* the next check of the limits lowers it again */
-  store_relaxed(&usage.limit_complement, ~hard);
-  store_relaxed(&usage.high_complement, ~min_size(hard, group.high_bytes));
+  store_relaxed(&usage.limit, hard);
+  store_relaxed(&usage.high, min_size(hard, group.high_bytes));
 }
 
 /* Signal handlers come here, too. A thread that has stored begins again if another one began meanwhile. So what holds
@@ -278,8 +277,8 @@ size_t usage_left(void) { return less(os_memory_limit(), usage_taken()); }
 
 #define KEEP_SHARE 8u /* this fraction of what is taken may stay as free memory */
 
-void usage_keep_cap(size_t bytes) { store_relaxed(&usage.keep_cap_complement, ~bytes); }
-size_t usage_keep_max(void) { return ~load_relaxed(&usage.keep_cap_complement); }
+void usage_keep_cap(size_t bytes) { store_relaxed(&usage.keep_max, bytes); }
+size_t usage_keep_max(void) { return load_relaxed(&usage.keep_max); }
 static size_t keep_by_preset(void) { return ((size_t)option_value(OPTION_KEEP_MB) << 20) + usage_taken() / KEEP_SHARE; }
 size_t usage_keep(void) { return min_size(usage_keep_max(), keep_by_preset()); }
 size_t usage_keep_learned(void) {
