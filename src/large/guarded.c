@@ -121,7 +121,7 @@ char *guarded_map(size_t size, size_t room, size_t alignment, size_t front) {
     guarded_release();
     start = os_reserve(total, alignment);
   }
-  if (start != NULL && !os_commit(start + front, body_bytes(size))) {
+  if (start != NULL && !(os_commit(start + front, body_bytes(size)) && map_cover(start + front, UNIT_BYTES))) {
     os_unmap(start, total);
     return NULL;
   }

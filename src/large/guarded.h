@@ -23,8 +23,9 @@ void guarded_words_begin(void);
 size_t guarded_bytes(size_t size);
 size_t guarded_front(size_t alignment);
 
-/* Maps an object with its guards, zeroed. front: guarded_front's. room: it may grow to so many bytes where it lies;
- * until then what is behind it has no access. NULL when memory is out. */
+/* Maps an object with its guards, zeroed, with the page map's leaf and row for its first unit. front: guarded_front's.
+ * room: it may grow to so many bytes where it lies; until then what is behind it has no access. NULL when memory is
+ * out. */
 char *guarded_map(size_t size, size_t room, size_t alignment, size_t front);
 /* Stores the size in the range's record, and writes the word behind the object. */
 void guarded_set_size(struct large *range, size_t size);

@@ -276,7 +276,7 @@ struct large *range_from_extents(size_t bytes, size_t bytes_fresh, size_t alignm
   if (extent.base == NULL && !is_earned) /* on huge pages all of a unit more would be resident */
     bytes = bytes_fresh;
   if (extent.base == NULL)
-    extent = extent_take(is_earned ? EXTENT_HUGE : EXTENT_PLAIN, EXTENT_PLAIN, bytes, alignment);
+    extent = extent_take(is_earned ? EXTENT_HUGE : EXTENT_PLAIN, bytes, alignment);
   if (extent.base == NULL)
     return NULL;
   if (!extent.resident && extent_bank_of(extent.base) == EXTENT_HUGE)
@@ -335,9 +335,7 @@ struct large *range_guarded(size_t size, size_t room, size_t alignment) {
   if (room > PTRDIFF_MAX / 2 || range_mapping_count() >= GUARDED_MAX || !usage_reserve(bytes))
     return NULL;
   char *base = guarded_map(size, room, alignment, front);
-  if (base == NULL || !map_cover(base, UNIT_BYTES)) {
-    if (base != NULL)
-      os_unmap(base - front, front + bytes);
+  if (base == NULL) {
     usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
     return NULL;
   }
@@ -357,18 +355,16 @@ size_t range_evict(struct purge purge) {
   return given_back;
 }
 
-/* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. False: no more is
- * cached than that. */
-static bool cache_shrink(void) {
+/* Evicts while more is cached than the preset allows. Ranges that the preset decides about go first. */
+static void cache_shrink(void) {
   size_t cache_max = range_cache_max();
   if (decay_total(&big_cache_decay) <= cache_max)
-    return false;
+    return;
   range_evict(purge_by_preset(less(cache_max, decay_bytes(&big_cache_decay, BY_ENGINE)), UINT64_MAX));
   struct large *range;
   while (decay_total(&big_cache_decay) > cache_max &&
          (range = big_cache_take_oldest(purge_by_engine(false, 0, UINT64_MAX))) != NULL)
     release_range(range, false, os_milliseconds());
-  return true;
 }
 
 void range_leaves(const struct large *range) {
@@ -388,8 +384,8 @@ void range_cache_or_end(struct large *range) {
     is_kept |= may_be_kept && !range->spare && !range->stays_mapping && bytes < MAPPING_BYTES_MIN;
   if (is_kept && keep != KEEP_AT_ONCE) {
     big_cache_put(range, keep, os_milliseconds());
-    if (!cache_shrink())
-      range_offer_kept();
+    cache_shrink();
+    range_offer_kept();
     return;
   }
   range_leaves(range);

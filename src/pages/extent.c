@@ -144,13 +144,14 @@ static struct extent taken_by_promise(struct extent taken, size_t bytes) {
   return taken;
 }
 
-struct extent extent_take(enum extent_bank bank, enum extent_bank other, size_t bytes, size_t alignment) {
-  unsigned nodes = os_nodes(), own = os_node(), tries = other == bank ? nodes : 2 * nodes;
+struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment) {
+  enum extent_bank other = bank == EXTENT_PLAIN ? EXTENT_HUGE : EXTENT_PLAIN;
+  unsigned nodes = os_nodes(), own = os_node();
   struct extent taken = {0};
   if (!usage_reserve(bytes))
     return taken;
   HOLD_LOCK(&extents.lock);
-  for (unsigned i = 0; i < tries && taken.base == NULL; i++)
+  for (unsigned i = 0; i < 2 * nodes && taken.base == NULL; i++)
     taken = bank_take_or_carve(bank_number(i < nodes ? bank : other, (own + i) % nodes), bytes, alignment);
   return taken_by_promise(taken, bytes);
 }

@@ -35,12 +35,12 @@ struct extent {
 };
 
 /* Takes `bytes` (whole units) at a multiple of `alignment` (a power of two, UNIT_BYTES to ROW_BYTES) of the plain or
- * the huge bank, of the node that the thread runs on; where these are out, of other nodes, then of the bank `other`.
+ * the huge bank, of the node that the thread runs on; where these are out, of other nodes, then of the other bank.
  * Resident memory comes first, then what begins with resident memory: such an extent has a front, and is not counted
  * in USAGE_FREE any more. The bytes of a resident extent are in USAGE_FREE still, those of another one in
  * USAGE_PROMISED: the caller must move them on, and call usage_move_end (budget/usage.h). It sets the entries of all
  * units. No base: the limit does not allow it, or address space is out. */
-struct extent extent_take(enum extent_bank bank, enum extent_bank other, size_t bytes, size_t alignment);
+struct extent extent_take(enum extent_bank bank, size_t bytes, size_t alignment);
 
 /* As extent_take, but only resident memory; if this bank has none that fits, the other banks' of the node, then that of
  * other nodes. */

@@ -18,7 +18,7 @@ static struct extent take_resident(size_t bytes) {
 
 /* Makes a resident free extent of a fresh huge page. Runs take it next. */
 COLD static void add_huge_page(void) {
-  struct extent extent = extent_take(EXTENT_PLAIN, EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
+  struct extent extent = extent_take(EXTENT_PLAIN, ROW_BYTES, ROW_BYTES);
   if (extent.base == NULL)
     return;
   enum usage from = extent.resident ? USAGE_FREE : USAGE_PROMISED;
@@ -42,10 +42,8 @@ void *run_take(unsigned order, bool to_populate) {
     add_huge_page();
     extent = take_resident(bytes);
   }
-  if (extent.base == NULL) {
-    enum extent_bank bank = huge_bank(false);
-    extent = extent_take(bank, bank == EXTENT_PLAIN ? EXTENT_HUGE : EXTENT_PLAIN, bytes, bytes);
-  }
+  if (extent.base == NULL)
+    extent = extent_take(huge_bank(false), bytes, bytes);
   if (extent.base == NULL)
     return NULL;
   usage_move(extent.resident ? USAGE_FREE : USAGE_PROMISED, USAGE_SLABS, bytes);

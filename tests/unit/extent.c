@@ -58,7 +58,7 @@ static void assert_zero(const struct extent *extent) {
 }
 
 static struct piece take(enum extent_bank bank, size_t bytes, size_t alignment) {
-  struct piece piece = {.extent = extent_take(bank, bank, bytes, alignment), .bank = bank};
+  struct piece piece = {.extent = extent_take(bank, bytes, alignment), .bank = bank};
   assert_non_null(piece.extent.base);
   assert_int_equal(piece.extent.bytes, bytes);
   assert_int_equal((uintptr_t)piece.extent.base & (alignment - 1), 0);

@@ -360,7 +360,7 @@ static void take_without_address_space(void *unused) {
 
 /* Where address space is out, free memory of the bank for huge pages serves too, though no slab asks for such pages. */
 RUN_TEST(address_space_of_the_other_bank_serves) {
-  struct extent spare = extent_take(EXTENT_HUGE, EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
+  struct extent spare = extent_take(EXTENT_HUGE, ROW_BYTES, ROW_BYTES);
   assert_non_null(spare.base);
   assert_int_equal(extent_bank_of(spare.base), EXTENT_HUGE);
   extent_give(spare, KEEP_BY_PRESET, 0, USAGE_PROMISED);
