@@ -26,24 +26,12 @@ _Static_assert(sizeof(struct chunk) <= (size_t)1 << RECORD_ORDER, "a chunk's rec
 static struct {
   struct lock lock;
   struct chunk *lists[RUN_LISTS]; /* [0]: full ones */
-  uint64_t filled[(RUN_LISTS + 63) / 64];
-  size_t count; /* chunks */
+  size_t count;                   /* chunks */
 } packed;
 
 bool packed_is_sealed;
 
-static void chunk_enter(struct chunk *chunk) {
-  unsigned list = units_class(chunk->longest);
-  hak_assert(list < RUN_LISTS);
-  list_push(&packed.lists[list], chunk);
-  bit_set(packed.filled, list, true);
-}
-
-static void chunk_leave(struct chunk *chunk) {
-  unsigned list = units_class(chunk->longest);
-  list_remove(&packed.lists[list], chunk);
-  bit_set(packed.filled, list, packed.lists[list] != NULL);
-}
+static struct chunk **list_of(const struct chunk *chunk) { return &packed.lists[units_class(chunk->longest)]; }
 
 /* All changes of a chunk's granules go through this function. */
 static void set_taken(struct chunk *chunk, struct run run, bool value) {
@@ -59,9 +47,9 @@ static void set_taken(struct chunk *chunk, struct run run, bool value) {
     longest = max_size(longest, free_run_around(chunk, run.first).count);
   if (longest == chunk->longest)
     return;
-  chunk_leave(chunk);
+  list_remove(list_of(chunk), chunk);
   chunk->longest = (uint32_t)longest;
-  chunk_enter(chunk);
+  list_push(list_of(chunk), chunk);
 }
 
 static void set_end(struct chunk *chunk, size_t index, bool value) { bit_set(chunk->ends, index, value); }
@@ -93,8 +81,7 @@ static void *take_from(struct chunk *chunk, size_t granules, size_t alignment) {
 }
 
 static void *take_block(size_t granules, size_t alignment) {
-  for (size_t list = units_class(granules); (list = bit_find(packed.filled, list, RUN_LISTS, true)) < RUN_LISTS;
-       list++) {
+  for (unsigned list = units_class(granules); list < RUN_LISTS; list++) {
     struct chunk *chunk = packed.lists[list];
     for (unsigned looks = 0; chunk != NULL && looks < LOOKS_MAX; looks++, chunk = chunk->next) {
       void *block = chunk->longest >= granules ? take_from(chunk, granules, alignment) : NULL;
@@ -145,13 +132,13 @@ static struct chunk *chunk_make(size_t bytes) {
   map_entries_set(base, length / UNIT_BYTES, ENTRY_PACKED);
   chunk->longest = chunk->granules;
   chunk->starting[0] = (int16_t)chunk->granules;
-  chunk_enter(chunk);
+  list_push(list_of(chunk), chunk);
   packed.count++;
   return chunk;
 }
 
 static void chunk_end(struct chunk *chunk) {
-  chunk_leave(chunk);
+  list_remove(list_of(chunk), chunk);
   packed.count--;
   map_entry_set(chunk->base, ENTRY_LARGE); /* large_free sets all */
   large_free(chunk->base);
