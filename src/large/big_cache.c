@@ -98,11 +98,7 @@ static struct large *find_range(size_t bytes, size_t alignment) {
   return found;
 }
 
-static struct large *take_fit(size_t bytes, size_t alignment, uint32_t site) {
-  HOLD_LOCK(&cache.lock);
-  struct large *range = find_range(bytes, alignment);
-  if (range == NULL)
-    return NULL;
+static struct large *range_hit(struct large *range, size_t bytes, uint32_t site) {
   bool of_site = range->site == site;
   range_unlink(range);
   usage_note_peak();
@@ -110,6 +106,12 @@ static struct large *take_fit(size_t bytes, size_t alignment, uint32_t site) {
   counter_add_locked(cache_hits_of_site, of_site);
   HAK_PROBE(cache_hit, range->base, bytes, of_site);
   return range;
+}
+
+static struct large *take_fit(size_t bytes, size_t alignment, uint32_t site) {
+  HOLD_LOCK(&cache.lock);
+  struct large *range = find_range(bytes, alignment);
+  return range != NULL ? range_hit(range, bytes, site) : NULL;
 }
 
 /* Takes no lock where nothing is cached. A range that is put at this moment is missed. */
@@ -120,6 +122,19 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
     HAK_PROBE(cache_miss, bytes, load_relaxed(&cache.count));
   }
   return range;
+}
+
+COLD struct large *big_cache_take_mapping(size_t bytes, uint32_t site) {
+  if (decay_total(&big_cache_decay) < MAPPING_BYTES_MIN)
+    return NULL;
+  HOLD_LOCK(&cache.lock);
+  for (unsigned i = UNITS_CLASSES; i-- > units_class(MAPPING_BYTES_MIN / UNIT_BYTES);) {
+    unsigned looks = 0;
+    for (struct large *range = cache.classes[i]; range && looks < LOOKS_MAX; range = range->class_next, looks++)
+      if (range->site == site)
+        return range_hit(range, bytes, site);
+  }
+  return NULL;
 }
 
 struct large *big_cache_take_oldest(struct purge purge) {

@@ -37,6 +37,10 @@ void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms);
  * its bytes are in USAGE_LARGE. site: only counted. NULL if there is none. */
 struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site);
 
+/* Takes a long mapping of this site, of whatever length, for a new object. Call after big_cache_take found none: the
+ * site has another length than it had. NULL if there is none. */
+struct large *big_cache_take_mapping(size_t bytes, uint32_t site);
+
 /* The following functions take ranges out to end them. The bytes are in USAGE_PROMISED: the caller must move them on,
  * and call usage_move_end (budget/usage.h). */
 

@@ -65,6 +65,8 @@ static size_t mapping_alignment(size_t bytes, size_t alignment) {
   return max_size(alignment, bytes >= ROW_BYTES ? ROW_BYTES : UNIT_BYTES);
 }
 
+static struct large *mapping_of_site(size_t bytes, uint32_t site, size_t *dirty);
+
 void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) {
   size_t exact = round_up(size, UNIT_BYTES), bytes = large_length(size);
   size_t range_alignment = max_size(alignment, UNIT_BYTES);
@@ -84,10 +86,14 @@ void *large_alloc(size_t size, size_t alignment, uintptr_t site, size_t *dirty) 
     if (UNLIKELY(range == NULL && exact < bytes))
       range = range_from_extents(exact, exact, range_alignment, dirty);
   } else if (range == NULL) { /* also without guards, if there are too many mappings */
-    range = range_mapped(bytes, mapping_alignment(bytes, range_alignment));
+    if (range_alignment == UNIT_BYTES && bytes >= MAPPING_BYTES_MIN && LIKELY(!guarded_is_on))
+      range = mapping_of_site(bytes, hash, dirty);
+    if (range == NULL) {
+      range = range_mapped(bytes, mapping_alignment(bytes, range_alignment));
+      *dirty = 0;
+    }
     if (range)
       range->stays_mapping = true;
-    *dirty = 0;
   }
   if (range) {
     range->site = hash;
@@ -262,6 +268,23 @@ static void *mapping_resize(struct large *range, size_t bytes, size_t wanted) {
   if (resized)
     usage_move_end(wanted - bytes);
   return resized ? large_object(resized) : NULL;
+}
+
+/* Makes a range of what the site left in the cache, at another length. So a site whose objects become longer leaves no
+ * mapping for each length, and touches fewer fresh pages. NULL: there is none. */
+static struct large *mapping_of_site(size_t bytes, uint32_t site, size_t *dirty) {
+  struct large *range = large_is_watched() ? NULL : big_cache_take_mapping(bytes, site);
+  if (range == NULL)
+    return NULL;
+  size_t has = large_range_bytes(range);
+  void *object = mapping_resize(range, has, bytes);
+  if (UNLIKELY(object == NULL)) {
+    range_leaves(range);
+    range_end(range, 0, USAGE_LARGE);
+    return NULL;
+  }
+  *dirty = min_size(has, bytes);
+  return large_record(object);
 }
 
 static void *object_copied(struct large *grown, struct large *range, size_t bytes) {

@@ -10,7 +10,6 @@
 #include "pages/page_map.h"
 
 #define CACHED_RANGE_SHARE 2 /* one range may take half of the cache */
-#define STASHED_SLACK 8u     /* a stashed range serves requests down to about 7/8 of its length */
 #define MAPPING_UNITS_MIN (MAPPING_BYTES_MIN / UNIT_BYTES)
 
 static struct {
@@ -400,42 +399,26 @@ void range_offer_kept(void) {
     atomic_store_explicit(&extent_take_kept, extent_resident, memory_order_release);
 }
 
-/* Moves a stashed range of such a length to the BigCache. False: there is none. */
-static bool cache_stashed(uint32_t before_round, size_t units_min, size_t units_max, struct stash **at,
-                          uint64_t freed_ms) {
-  struct large *range = take_stashed(before_round, units_min, units_max, at);
-  if (range == NULL)
-    return false;
-  size_t bytes = large_range_bytes(range);
-  atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
-  big_cache_put(range, KEEP_BY_PRESET, freed_ms);
-  usage_move_end(bytes);
-  return true;
-}
-
 size_t range_evict_stashed(uint32_t before_round, size_t units_min, uint64_t freed_ms, size_t most) {
   size_t moved = 0;
-  for (struct stash *at = NULL; moved < most && cache_stashed(before_round, units_min, SIZE_MAX, &at, freed_ms);)
-    moved++;
+  struct large *range;
+  for (struct stash *at = NULL;
+       moved < most && (range = take_stashed(before_round, units_min, SIZE_MAX, &at)) != NULL; moved++) {
+    size_t bytes = large_range_bytes(range);
+    atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
+    big_cache_put(range, KEEP_BY_PRESET, freed_ms);
+    usage_move_end(bytes);
+  }
   cache_shrink();
   return moved;
 }
 
-/* No extent ends a stashed mapping, so each thread that works in its turn would leave one behind. */
-COLD static bool cache_stashed_for(size_t bytes) {
-  size_t units = bytes / UNIT_BYTES, held_bytes = stashed_bytes();
-  struct stash *at = NULL;
-  if (held_bytes >= bytes &&
-      cache_stashed(STASH_ANY_ROUND, units, units + units / STASHED_SLACK, &at, os_milliseconds()))
-    return true;
-  if (held_bytes > 0 && held_bytes + bytes > min_size(range_cache_max() / STASH_SHARE, STASH_BYTES_MAX))
-    range_evict_stashed(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds(), SIZE_MAX);
-  return false;
-}
-
 struct large *range_kept(size_t bytes, size_t alignment, uint32_t site) {
   struct large *range = big_cache_take(bytes, alignment, site);
-  if (range == NULL && UNLIKELY(bytes >= MAPPING_BYTES_MIN) && stashes_are(STASHES_LIVE) && cache_stashed_for(bytes))
+  /* No extent ends a stashed mapping. Each thread that works in its turn would leave one behind, and each length. */
+  if (range == NULL && UNLIKELY(bytes >= MAPPING_BYTES_MIN) && stashes_are(STASHES_LIVE) &&
+      stashed_bytes() >= MAPPING_BYTES_MIN &&
+      range_evict_stashed(STASH_ANY_ROUND, MAPPING_UNITS_MIN, os_milliseconds(), SIZE_MAX) > 0)
     range = big_cache_take(bytes, alignment, site);
   return range;
 }

@@ -370,6 +370,36 @@ LARGE_TEST(long_mappings_are_kept_for_steady_sites_only) {
   valid();
 }
 
+/* A site whose long objects become longer, and then are short again, leaves one mapping, which serves each length. What
+ * is said to read as zero does so. */
+LARGE_TEST(a_mapping_serves_other_lengths_of_its_site) {
+  const size_t most = 2 * MAPPING_BYTES_MIN;
+  size_t dirty, dirty_before = 0;
+  for (unsigned round = 0; round < 2; round++)
+    for (size_t size = MAPPING_BYTES_MIN; size < most; size += MIB) {
+      char *object = UNIT_GOT(large_alloc(size, 16, 4712, &dirty));
+      assert_in_range(large_bytes(object), size, size + size / 7);
+      assert_live(object);
+      assert_int_equal(stats().mapping_count, 1);
+      assert_true(usage_held() <= most);
+      assert_true(dirty == 0 || dirty >= min_size(size, dirty_before));
+      for (size_t i = dirty; i < size; i += 4096)
+        assert_int_equal(object[i], 0);
+      dirty_before = large_bytes(object);
+      pattern_write(object, dirty_before);
+      large_free(object);
+      valid();
+    }
+  size_t cached_bytes = stats().cached_bytes;
+  assert_true(cached_bytes > MAPPING_BYTES_MIN);
+  char *other = large_alloc(MAPPING_BYTES_MIN, 16, 4711, &dirty); /* another site leaves it alone */
+  char *aligned = large_alloc(MAPPING_BYTES_MIN, ROW_BYTES, 4712, &dirty);
+  assert_int_equal((uintptr_t)aligned % ROW_BYTES, 0);
+  assert_int_equal(stats().cached_bytes, cached_bytes);
+  large_free(other);
+  large_free(aligned);
+}
+
 LARGE_TEST(cache_serves_what_fits_closely) {
   size_t dirty = 0;
   char *object = alloc_steady(8 * MIB);

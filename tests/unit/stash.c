@@ -323,6 +323,17 @@ UNIT_TEST_BETWEEN(a_new_mapping_is_taken_last, empty, empty) {
   assert_int_equal(range_mapping_count(), mappings);
 }
 
+static __attribute__((noinline)) void *take_some(size_t bytes) { return test_opaque(hak_malloc(bytes)); }
+
+/* A site asks for many lengths, in rounds, so that each has a place. */
+UNIT_TEST_BETWEEN(mappings_of_other_lengths_are_taken, empty, empty) {
+  enum { ROUNDS = 4, LENGTHS = 12 };
+  for (unsigned i = 0; i < ROUNDS * LENGTHS; i++) {
+    hak_free(take_some((33 + i % LENGTHS) * MIB));
+    assert_true(usage_held() <= (33 + LENGTHS) * MIB);
+  }
+}
+
 UNIT_TEST_BETWEEN(mappings_of_all_threads_have_a_bound, empty, empty) {
   size_t bytes = askers_ask(ASKERS, 33 * MIB, 2 * MIB);
   assert_true(bytes > 55 * MIB && bytes <= STASH_BYTES_MAX);
