@@ -402,8 +402,8 @@ void range_offer_kept(void) {
 size_t range_evict_stashed(uint32_t before_round, size_t units_min, uint64_t freed_ms, size_t most) {
   size_t moved = 0;
   struct large *range;
-  for (struct stash *at = NULL;
-       moved < most && (range = take_stashed(before_round, units_min, SIZE_MAX, &at)) != NULL; moved++) {
+  for (struct stash *at = NULL; moved < most && (range = take_stashed(before_round, units_min, SIZE_MAX, &at)) != NULL;
+       moved++) {
     size_t bytes = large_range_bytes(range);
     atomic_fetch_add_explicit(&figures.unstashed_count, 1, memory_order_relaxed);
     big_cache_put(range, KEEP_BY_PRESET, freed_ms);
