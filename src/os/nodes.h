@@ -18,8 +18,7 @@ static ALWAYS_INLINE unsigned os_nodes(void) {
   return os_has_nodes() ? atomic_load_explicit(&os_nodes_counted, memory_order_relaxed) : 1;
 }
 
-/* Counts the nodes, if they are not counted yet; one thread at a time. One file is read on a machine with one node.
- */
+/* Counts the nodes, if they are not counted yet; one thread at a time. Reads one file where there is one node. */
 void os_nodes_count(void);
 
 /* Returns the node on which the calling thread runs; 0 if there is one node only. */
