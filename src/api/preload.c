@@ -17,6 +17,7 @@
 #include <dlfcn.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -203,13 +204,18 @@ static void filter_withdraw(void) {
   background_resume();
 }
 
-/* The types of these two differ from the headers': the arguments are passed on unchanged. */
-EXPORT int control_call(int what, long a, long b, long c, long d) __asm__("prctl");
-EXPORT long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) __asm__("syscall");
+EXPORT int control_call(int what, ...) __asm__("prctl");
 
-int control_call(int what, long a, long b, long c, long d) {
-  bool is_first = UNLIKELY(is_filter_by_prctl(what, a, b)) && filter_prepare();
-  int result = NEXT(prctl)(what, a, b, c, d);
+int control_call(int what, ...) {
+  long a[4];
+  va_list list;
+  va_start(list, what);
+  for (unsigned i = 0; i < sizeof a / sizeof *a; i++)
+    a[i] = va_arg(list, long);
+  va_end(list);
+  __typeof__(prctl) *next = NEXT(prctl);
+  bool is_first = UNLIKELY(is_filter_by_prctl(what, a[0], a[1])) && filter_prepare();
+  int result = next(what, a[0], a[1], a[2], a[3]);
   if (UNLIKELY(is_first && result != 0))
     filter_withdraw();
   return result;
@@ -227,6 +233,9 @@ COLD static long rare_call(long number, long a, long b, long c, long d, long e S
     filter_withdraw();
   return result;
 }
+
+/* The type differs from the header's: the arguments are passed on unchanged. */
+EXPORT long system_call(long number, long a, long b, long c, long d, long e SIXTH_PARAMETER) __asm__("syscall");
 
 /* clone and vfork return twice, maybe on another stack, so this function must leave no frame. tests/surprises checks
  * that the compiler makes it a jump. */
