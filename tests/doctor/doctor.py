@@ -88,7 +88,7 @@ def process_cases(made):
 
     no_swap = write("sys/fs/cgroup/memory.swap.max", "0\n")  # in a group above
     copies, huge, status = two_copies(made), f"{HUGE}/enabled", "proc/PROC/status"
-    never = "always madvise [never]\n"
+    never, lost = "always madvise [never]\n", made.folder / "none/x"
     many = "".join(f"{i}\n" for i in range(5))
     return [
         ("loaded", "problem", "is not in process", without_hakmem),
@@ -116,8 +116,8 @@ def process_cases(made):
         ("option-pairs", "warning", "beside HAKMEM_STATS", variables(HAKMEM_SS_OS_STATS="1", HAKMEM_STATS="off")),
         ("option-pairs", "note", "4 GiB", variables(HAKMEM_LIMIT_MB="5000")),
         ("option-pairs", "note", "480 MiB", both(no_swap, variables(HAKMEM_LIMIT_MB="500"))),
-        ("policy-file", "warning", "makes none", variables(HAKMEM_POLICY="frozen", HAKMEM_POLICY_FILE="/none/x")),
-        ("policy-file", "warning", "be written", variables(HAKMEM_POLICY="evolving", HAKMEM_POLICY_FILE="/none/x")),
+        ("policy-file", "warning", "makes none", variables(HAKMEM_POLICY="frozen", HAKMEM_POLICY_FILE=lost)),
+        ("policy-file", "warning", "be written", variables(HAKMEM_POLICY="evolving", HAKMEM_POLICY_FILE=lost)),
         ("policy-file", "note", "whole path", variables(HAKMEM_POLICY="evolving", HAKMEM_POLICY_FILE="x")),
         ("foreign-options", "note", "MALLOC_ARENA_MAX acts on glibc", variables(MALLOC_ARENA_MAX="1")),
         ("foreign-options", "note", "MALLOC_CONF acts on jemalloc", variables(MALLOC_CONF="prof:true")),
