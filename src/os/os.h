@@ -163,6 +163,7 @@ void os_thread_join(pthread_t thread);
 void os_thread_name(const char *name);
 /* Tells whether the kernel still counts the thread with this id in this process. */
 bool os_thread_exists(int thread_id);
+/* Lets other threads run. Where a filter may kill for that call, it sleeps for a millisecond. */
 void os_yield(void);
 
 /* Block all signals of the calling thread but the C library's own; restore what was blocked before. */

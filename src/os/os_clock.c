@@ -2,6 +2,7 @@
 #include "base/counters.h"
 #include "os/os.h"
 
+#include "os/filter.h"
 #include "os/kernel.h"
 
 #include <elf.h>
@@ -148,4 +149,10 @@ uint64_t os_nanoseconds_of(int clock) {
 
 uint64_t os_nanoseconds(void) { return os_nanoseconds_of(CLOCK_MONOTONIC); }
 
-void os_yield(void) { sched_yield(); }
+COLD void os_yield(void) {
+  static _Atomic uint32_t nothing;
+  if (os_may_call())
+    sched_yield();
+  else
+    os_futex_wait_for(&nothing, 0, 1);
+}

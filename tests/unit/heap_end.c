@@ -9,6 +9,7 @@
 #include "unit.h"
 
 #include "api/alloc.h"
+#include "os/filter.h"
 
 #define BLOCKS 4000u
 #define BYTES 1000u
@@ -59,6 +60,12 @@ TEST_WRAP(void, os_yield, void) {
     atomic_compare_exchange_strong(&stage, &stopped, RELEASED);
   }
   __real_os_yield();
+}
+
+static _Atomic unsigned calls; /* of sched_yield, for which a filter may kill */
+TEST_WRAP(int, sched_yield, void) {
+  atomic_fetch_add(&calls, 1);
+  return __real_sched_yield();
 }
 
 static uint64_t now_ms = 1000;
@@ -115,12 +122,22 @@ static void end_beside(hak_heap *heap, void (*work)(void)) {
 
 static void work_off(void) { assert_non_null(hak_heap_new(0)); }
 
-UNIT_TEST(a_thread_at_deferred_frees_is_waited_for) {
+static void end_beside_deferred_frees(void) {
   hak_heap *heap = heap_make();
   for (unsigned i = 0; i < BLOCKS; i++)
     free_later(blocks[i], map_entry(blocks[i]));
   end_beside(heap, work_off);
   assert_false(deferred_waits());
+}
+
+UNIT_TEST(a_thread_at_deferred_frees_is_waited_for) { end_beside_deferred_frees(); }
+
+UNIT_TEST(under_a_filter_the_wait_makes_no_call_of_its_own) {
+  assert_true(os_filter_comes());
+  atomic_store(&calls, 0);
+  end_beside_deferred_frees();
+  assert_int_equal(atomic_load(&calls), 0);
+  os_filter_refused();
 }
 
 static void trim(void) { hak_trim(0); }
