@@ -277,6 +277,7 @@ static struct large *mapping_of_site(size_t bytes, uint32_t site, size_t *dirty)
   if (range == NULL)
     return NULL;
   size_t has = large_range_bytes(range);
+  range->noted &= bytes <= has;
   void *object = mapping_resize(range, has, bytes);
   if (UNLIKELY(object == NULL)) {
     range_leaves(range);

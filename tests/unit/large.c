@@ -860,6 +860,21 @@ LARGE_TEST(a_kept_mapping_is_noted_once) {
   unit_option("HAKMEM_HUGE", "off");
 }
 
+LARGE_TEST(a_kept_mapping_that_its_site_lengthens_is_noted_again) {
+  size_t dirty;
+  unit_option("HAKMEM_HUGE", "large");
+  note_count = 0;
+  for (unsigned i = 0; i < STEADY_TIMES + 1; i++)
+    large_free(large_alloc(MAPPING_BYTES_MIN, 16, 4713, &dirty));
+  assert_int_equal(stats().mapping_count, 1);
+  unsigned before = note_count;
+  char *object = large_alloc(2 * MAPPING_BYTES_MIN, 16, 4713, &dirty);
+  assert_true(dirty > 0); /* it is the one that was kept */
+  large_free(object);
+  assert_int_equal(note_count, before + 1);
+  unit_option("HAKMEM_HUGE", "off");
+}
+
 /* Writes the first part of an object, clears the object, and returns what is resident then. */
 static size_t resident_when_cleared(char *object, size_t size, size_t written) {
   memset(object, 1, written);
