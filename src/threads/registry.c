@@ -9,6 +9,7 @@
 #include "heap/bins.h"
 #include "heap/envelope.h"
 #include "heap/ids.h"
+#include "heap/queue.h"
 #include "heap/slow_path.h"
 #include "os/fault.h"
 #include "pages/metadata.h"
@@ -193,6 +194,8 @@ static void owner_begin(struct heap *heap) {
   heap->callback_frame = 0; /* the owner may have ended inside a callback */
   heap->looks_away = heap->moves = 0;
   heap->overflow_balance = 0;
+  if (UNLIKELY(heap->is_queue)) /* malloc takes the NULL of an owner that ended in it for an empty bin (Q2) */
+    queue_end(heap);
   heap->queue = (struct queue){0};
   heap_note_thread(heap);
 }

@@ -228,4 +228,41 @@ UNIT_TEST(the_heap_of_a_queue_that_ended_in_malloc_is_swept) {
   assert_swept(heap);
 }
 
+#define SIZE_ADOPTED 200u
+
+static void *work_and_end_with_blocks(void *unused) {
+  (void)unused;
+  struct heap *heap = queue_heap();
+  const unsigned cls = hak_class_of(SIZE_ADOPTED);
+  static void *fresh[8];
+  unit_alloc(fresh, 8, SIZE_ADOPTED);
+  unit_free(fresh, 8);
+  lock_take(&heap_pool(heap)->lock);
+  bin_settle(heap, cls); /* at the array's end it would be a stack */
+  lock_give(&heap_pool(heap)->lock);
+  assert_false(queue_is_stack(&heap->front.bins[cls]));
+  assert_true(bin_count(heap, cls) >= 8);
+  *bin_bottom(heap, cls) = NULL;
+  lost_bytes = class_bytes(cls);
+  return heap;
+}
+
+/* Its first malloc finds the NULL before the blocks, which must stay in the bin. */
+static void *adopt(void *dead) {
+  void *block = hak_malloc(SIZE_ADOPTED);
+  struct heap *heap = heap_current();
+  assert_ptr_equal(heap, dead);
+  assert_true(bin_count(heap, hak_class_of(SIZE_ADOPTED)) >= 6);
+  UNIT_HEAP_VALID(heap);
+  hak_free(block);
+  return heap;
+}
+
+UNIT_TEST(the_heap_of_a_queue_that_ended_in_malloc_is_adopted) {
+  unit_needs_ends();
+  unit_heap_attach();
+  struct heap *dead = test_thread_run(work_and_end_with_blocks, NULL);
+  assert_swept(test_thread_run(adopt, dead));
+}
+
 UNIT_MAIN((void)0)
