@@ -62,7 +62,8 @@ static void span_end(const struct span *span) {
   if (span->base == NULL)
     return;
   map_entry_set(span->base, ENTRY_NONE);
-  os_unmap(span->base - span->front, span->front + span->bytes);
+  if (!os_unmap(span->base - span->front, span->front + span->bytes)) /* too many mappings: the addresses are lost */
+    os_purge(span->base, span->bytes);
   usage_move(USAGE_TABLES, USAGE_NOWHERE, span->kept);
 }
 
