@@ -144,7 +144,7 @@ HAK_API hak_heap *hak_heap_new(size_t limit_bytes);
 /* Ends a heap and frees all that it holds, without looking at the blocks. No other thread may be inside a call on
  * this heap, or free or realloc one of its blocks, at the same time. If it is the calling thread's default, the
  * default is the ordinary heap again. NULL does nothing. Returns 0, or EBUSY: it is the default of another thread,
- * or see above; or ENOMEM. Then nothing happened. */
+ * or another thread has had its memory in hand for a second, or see above; or ENOMEM. Then nothing happened. */
 HAK_API int hak_heap_destroy(hak_heap *heap);
 
 /* As hak_malloc, hak_calloc, hak_aligned_alloc. NULL and ENOMEM also when the heap's limit leaves no room. */

@@ -44,10 +44,10 @@ HAK_HIDDEN void small_deliver(void *block, uint32_t entry);
 
 /* A free that was refused a slow path (heap/slow_path.h, W3): a later one frees the block of a slab, the packed block
  * or the large object. deferred_waits: there are some. deferred_finish does them, and waits for other threads that do
- * some. In a slow path, without a lock. */
+ * some; false: one of them is not done after a second. In a slow path, without a lock. */
 HAK_HIDDEN void free_later(void *block, uint32_t entry);
 HAK_HIDDEN bool deferred_waits(void);
-HAK_HIDDEN void deferred_finish(void);
+HAK_HIDDEN bool deferred_finish(void);
 
 /* How often a request is tried: at first, after memory_release, and after the program's callback. may_try_again: call
  * before each attempt but the first, in a slow path. pool: the hak_heap's, NULL: an ordinary heap. The callback runs

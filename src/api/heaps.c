@@ -152,15 +152,17 @@ int hak_heap_destroy(hak_heap *heap) {
     return 0;
   KEEP_ERRNO;
   struct pool *pool = private_pool(heap);
-  if (private_current() == pool)
+  bool was_default = private_current() == pool;
+  if (was_default)
     hak_heap_set_default(NULL, NULL);
   int error = call_begin();
-  if (error != 0)
-    return error;
-  deferred_finish();
-  bool is_done = private_destroy(pool);
-  call_end(CALL_SITE);
-  return is_done ? 0 : EBUSY;
+  if (error == 0) {
+    error = deferred_finish() && private_destroy(pool) ? 0 : EBUSY;
+    call_end(CALL_SITE);
+  }
+  if (error != 0 && was_default)
+    hak_heap_set_default(heap, NULL);
+  return error;
 }
 
 int hak_heap_set_default(hak_heap *heap, hak_heap **before) {

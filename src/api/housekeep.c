@@ -83,10 +83,17 @@ static void deferred_work_off(void) {
   atomic_fetch_sub_explicit(&deferred.workers, 1, memory_order_seq_cst);
 }
 
-void deferred_finish(void) {
+#define WORKERS_WAIT_MS 1000u /* one may have ended inside */
+
+bool deferred_finish(void) {
   deferred_work_off();
-  while (atomic_load_explicit(&deferred.workers, memory_order_seq_cst) != 0)
+  uint64_t until_ms = os_milliseconds() + WORKERS_WAIT_MS;
+  while (atomic_load_explicit(&deferred.workers, memory_order_seq_cst) != 0) {
+    if (os_milliseconds() >= until_ms)
+      return false;
     os_yield();
+  }
+  return true;
 }
 
 static void housekeep_heap(struct heap *heap) {

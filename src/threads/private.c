@@ -134,12 +134,17 @@ static bool is_default_of_other(struct heap *heap) {
   return false;
 }
 
+#define PURGE_WAIT_MS 1000u /* a thread that purges holes may have ended */
+
 /* Locks the pool while none of its slabs is outside its lists. */
 static bool lock_whole(struct pool *pool) {
+  uint64_t until_ms = os_milliseconds() + PURGE_WAIT_MS;
   while (pool_lock(pool)) {
     if (!pool->is_purging)
       return true;
     inbox_unlock(pool);
+    if (os_milliseconds() >= until_ms)
+      break;
     os_yield();
   }
   return false;

@@ -47,8 +47,8 @@ static inline struct heap *private_next(const struct heap *heap) {
 struct heap *private_switch(struct heap *heap);
 
 /* Frees everything that the pool holds, and gives the pool back. No other thread may use it, or free one of its
- * blocks, at the same time. False if it is the default of another thread, or if its lock is stuck; then nothing
- * happened. */
+ * blocks, at the same time. False if it is the default of another thread, or if its lock is stuck, or the purge of its
+ * holes; then nothing happened. */
 bool private_destroy(struct pool *pool);
 
 /* --- large objects --- */

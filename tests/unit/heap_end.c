@@ -40,16 +40,11 @@ TEST_WRAP(void, block_deliver, void *block, uint32_t entry) {
   __real_block_deliver(block, entry);
 }
 
-TEST_WRAP(void, deferred_finish, void) {
-  if (!unit_lies("hasty"))
-    __real_deferred_finish();
-}
+TEST_WRAP(bool, deferred_finish, void) { return unit_lies("hasty") || __real_deferred_finish(); }
 
-TEST_WRAP(bool, os_purge, void *address, size_t size) {
-  if (entry_pool_id(map_entry(blocks[0])) == pool->id && pool->is_purging)
-    stop_once();
-  return __real_os_purge(address, size);
-}
+static uint64_t now_ms = 1000;
+static bool stays_away; /* the other thread does not come back while this one waits */
+TEST_WRAP(uint64_t, os_milliseconds, void) { return now_ms; }
 
 /* The end waits: nothing has ended yet. */
 TEST_WRAP(void, os_yield, void) {
@@ -57,7 +52,11 @@ TEST_WRAP(void, os_yield, void) {
   if (!is_other) {
     assert_true(pool_life(pool) == life);
     atomic_fetch_add(&yields, 1);
-    atomic_compare_exchange_strong(&stage, &stopped, RELEASED);
+    now_ms += stays_away;
+    if (now_ms > 1000000)
+      fail_msg("a wait for ever");
+    if (!stays_away)
+      atomic_compare_exchange_strong(&stage, &stopped, RELEASED);
   }
   __real_os_yield();
 }
@@ -68,9 +67,13 @@ TEST_WRAP(int, sched_yield, void) {
   return __real_sched_yield();
 }
 
-static uint64_t now_ms = 1000;
 static enum { NOBODY, FOR_EVER, FOR_A_SLEEP } holds_lock; /* this thread itself */
-TEST_WRAP(uint64_t, os_milliseconds, void) { return now_ms; }
+
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
+  if (entry_pool_id(map_entry(blocks[0])) == pool->id && pool->is_purging)
+    stop_once();
+  return __real_os_purge(address, size);
+}
 
 TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
   if (holds_lock == NOBODY || word != &pool->lock.word) {
@@ -81,8 +84,10 @@ TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, ui
   atomic_fetch_add(&yields, 1);
   if (holds_lock == FOR_A_SLEEP)
     lock_give(&pool->lock);
-  else
+  else if (timeout_ms != UINT64_MAX)
     now_ms += timeout_ms;
+  else
+    fail_msg("a wait for ever");
 }
 
 static hak_heap *heap_make(void) {
@@ -122,15 +127,38 @@ static void end_beside(hak_heap *heap, void (*work)(void)) {
 
 static void work_off(void) { assert_non_null(hak_heap_new(0)); }
 
-static void end_beside_deferred_frees(void) {
+static hak_heap *heap_with_deferred_frees(void) {
   hak_heap *heap = heap_make();
   for (unsigned i = 0; i < BLOCKS; i++)
     free_later(blocks[i], map_entry(blocks[i]));
-  end_beside(heap, work_off);
+  return heap;
+}
+
+static void end_beside_deferred_frees(void) {
+  end_beside(heap_with_deferred_frees(), work_off);
   assert_false(deferred_waits());
 }
 
 UNIT_TEST(a_thread_at_deferred_frees_is_waited_for) { end_beside_deferred_frees(); }
+
+/* The other thread stops within `work`, and stays away. */
+static void assert_no_end_beside(hak_heap *heap, void (*work)(void)) {
+  pthread_t thread;
+  atomic_store(&stage, ARMED);
+  assert_int_equal(pthread_create(&thread, NULL, other_runs, (void *)(uintptr_t)work), 0);
+  wait_for(STOPPED);
+  stays_away = true;
+  assert_int_equal(hak_heap_destroy(heap), EBUSY);
+  assert_true(pool_life(pool) == life);
+  stays_away = false;
+  atomic_store(&stage, RELEASED);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(hak_heap_destroy(heap), 0);
+}
+
+UNIT_TEST(a_thread_at_deferred_frees_is_not_waited_for_for_ever) {
+  assert_no_end_beside(heap_with_deferred_frees(), work_off);
+}
 
 UNIT_TEST(under_a_filter_the_wait_makes_no_call_of_its_own) {
   assert_true(os_filter_comes());
@@ -142,7 +170,8 @@ UNIT_TEST(under_a_filter_the_wait_makes_no_call_of_its_own) {
 
 static void trim(void) { hak_trim(0); }
 
-UNIT_TEST(a_purge_of_holes_is_waited_for) {
+/* Its slabs have holes. */
+static hak_heap *heap_with_holes(void) {
   hak_heap *heap = heap_make();
   for (unsigned i = 0; i < BLOCKS; i++)
     if (i % 64 != 0)
@@ -151,7 +180,23 @@ UNIT_TEST(a_purge_of_holes_is_waited_for) {
   for (unsigned i = 0; i < BLOCKS; i += 128)
     hak_heap_free(heap, blocks[i]);
   blocks[0] = blocks[64];
-  end_beside(heap, trim);
+  return heap;
+}
+
+UNIT_TEST(a_purge_of_holes_is_waited_for) { end_beside(heap_with_holes(), trim); }
+UNIT_TEST(a_purge_of_holes_is_not_waited_for_for_ever) { assert_no_end_beside(heap_with_holes(), trim); }
+
+UNIT_TEST(a_heap_that_does_not_end_stays_the_default) {
+  hak_heap *heap = heap_make(), *before = NULL;
+  assert_int_equal(hak_heap_set_default(heap, NULL), 0);
+  assert_true(lock_try(&pool->lock));
+  holds_lock = FOR_EVER;
+  assert_int_equal(hak_heap_destroy(heap), EBUSY);
+  lock_give(&pool->lock);
+  holds_lock = NOBODY;
+  assert_int_equal(hak_heap_set_default(NULL, &before), 0);
+  assert_ptr_equal(before, heap);
+  assert_int_equal(hak_heap_destroy(heap), 0);
 }
 
 UNIT_TEST(the_lock_is_waited_for_but_not_for_ever) {
