@@ -188,7 +188,8 @@ static void empty_stashes(void) {
 
 /* --- holes in slabs --- */
 
-static SPARSE struct hole_batch batch; /* too long for a small stack; the round's lock guards it */
+static SPARSE struct hole_batch batch; /* too long for a small stack; the round's lock guards both */
+static struct pool *batch_pool;        /* whose slabs the batch has taken out of their lists; NULL: none */
 
 static void hole_search_begin(enum hole_search search, uint64_t delay_ms) {
   batch.search = search;
@@ -196,10 +197,24 @@ static void hole_search_begin(enum hole_search search, uint64_t delay_ms) {
   batch.delay_ms = (uint32_t)delay_ms;
 }
 
+/* Puts the batch's slabs into their lists again. False: the pool's lock is stuck (heap/pool.h), and a later call does. */
+static bool batch_end(void) {
+  struct pool *pool = batch_pool;
+  if (LIKELY(pool == NULL))
+    return true;
+  if (pool_is_stuck(pool) || !pool_lock(pool))
+    return false;
+  slab_set_holes_give(&pool->slabs, &batch);
+  pool->is_purging = false;
+  batch_pool = NULL;
+  inbox_unlock(pool);
+  return true;
+}
+
 #define LEFT_MS 1u
 
 /* Purges the next batch of the holes of a pool, whose lock is held. Gives the lock; is_patient: for long enough that a
- * thread that waits gets it. Returns false at the walk's end. */
+ * thread that waits gets it. Returns false at the walk's end. The last batch has ended. */
 COLD static bool purge_hole_batch(struct pool *pool, bool is_patient, size_t *given_back) {
   static _Atomic uint32_t nothing;
   bool more = slab_set_holes_take(&pool->slabs, &batch), is_awaited = lock_is_awaited(&pool->lock);
@@ -210,20 +225,17 @@ COLD static bool purge_hole_batch(struct pool *pool, bool is_patient, size_t *gi
       os_futex_wait_for(&nothing, 0, LEFT_MS);
     return more;
   }
+  batch_pool = pool;
   for (unsigned i = 0; i < batch.hole_count; i++)
     if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
       *given_back += batch.holes[i].bytes;
   counter_note(hole_batches);
-  lock_take(&pool->lock);
-  slab_set_holes_give(&pool->slabs, &batch);
-  pool->is_purging = false;
-  inbox_unlock(pool);
-  return more;
+  return batch_end() && more;
 }
 
 static size_t purge_holes_of(struct pool *pool, bool (*may_go_on)(void)) {
   size_t given_back = 0;
-  if (!goes_on(may_go_on) || !purge_is_on() || !lock_try(&pool->lock))
+  if (!batch_end() || !goes_on(may_go_on) || !purge_is_on() || !lock_try(&pool->lock))
     return 0;
   inbox_drain_to_slabs(pool);
   slab_set_holes_begin(&pool->slabs);
@@ -339,7 +351,7 @@ static void tick_holes(struct pool *pool) {
   size_t given_back = 0;
   hole_search_begin(HOLES_SETTLED, delay_ms);
   if (load_relaxed(&pool->holes_are_due)) { /* else another thread has come to the end */
-    bool is_locked = purge_is_on() && lock_try(&pool->lock);
+    bool is_locked = batch_end() && purge_is_on() && lock_try(&pool->lock);
     store_relaxed(&pool->holes_are_due, is_locked && purge_hole_batch(pool, false, &given_back));
   }
   delay_charge(given_back, delay_ms, true);

@@ -105,7 +105,7 @@ void slab_set_close_all(struct slab_set *set);
  *      HOLE_LOOKS_MAX slabs at most
  *   2  the caller purges batch->holes, without the lock
  *   3  slab_set_holes_give, under the lock: puts the slabs into their lists again
- * All three must happen in one slow path, so that no fork comes between. */
+ * All three happen in one slow path, so that no fork comes between, unless another thread keeps the lock for long. */
 #define HOLES_MAX 512u /* more than the longest slab can have */
 #define HOLE_LOOKS_MAX 512u
 
