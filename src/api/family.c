@@ -146,9 +146,10 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
 
 /* Resizes a large object. The one of a hak_heap leaves the heap's list meanwhile. NULL: nothing changed. */
 static void *large_resized(void *block, size_t bytes, size_t size, bool *is_dirty) {
-  struct pool *owner = private_owner(block, ENTRY_LARGE);
+  struct pool *owner = private_owner(block, ENTRY_LARGE), *from;
   size_t more = owner != NULL ? large_length(size) : 0; /* before the old bytes are given up */
-  if (UNLIKELY(owner != NULL) && (!private_reserve(owner, less(more, bytes)) || private_object_remove(block) != owner))
+  if (UNLIKELY(owner != NULL) &&
+      (!private_reserve(owner, less(more, bytes)) || !private_object_remove(block, &from) || from != owner))
     return NULL;
   void *resized = large_resize(block, size, is_dirty);
   if (UNLIKELY(resized == NULL) && usage_look())

@@ -39,7 +39,9 @@ void free_large(void *block, uint32_t entry) {
     observers.large_freed(block);
   if (LIKELY(entry == ENTRY_LARGE)) {
     size_t bytes = large_bytes(block);
-    private_object_remove(block);
+    struct pool *owner;
+    if (UNLIKELY(!private_object_remove(block, &owner))) /* it is lost */
+      return;
     large_free(block);
     if (LIKELY(heap_current() != NULL))
       bins_after_large(heap_current(), bytes);

@@ -220,7 +220,8 @@ static bool limit_allows(struct pool *pool, size_t bytes, bool counts) {
 bool private_reserve(struct pool *pool, size_t bytes) { return limit_allows(pool, bytes, true); }
 
 void private_object_add(struct pool *pool, void *object, size_t reserved) {
-  lock_take(&pool->lock);
+  if (!pool_lock(pool))
+    return;
   pool->slabs.other_bytes -= reserved;
   if (object != NULL) {
     large_list_add(&pool->objects, object, pool->id);
@@ -232,20 +233,22 @@ void private_object_add(struct pool *pool, void *object, size_t reserved) {
 
 /* If two threads free the object, the one that comes second finds another record. It leaves that alone, and
  * large_free ends the program. */
-struct pool *private_object_remove(void *object) {
+bool private_object_remove(void *object, struct pool **from) {
   uint32_t owner = large_owner(object);
   struct pool *pool = owner != 0 ? pool_private_by_id(owner) : NULL;
+  *from = NULL;
   if (LIKELY(pool == NULL))
-    return NULL;
-  lock_take(&pool->lock);
-  bool is_listed = map_entry(object) == ENTRY_LARGE && large_owner(object) == owner;
-  if (is_listed) {
+    return true;
+  if (!pool_lock(pool))
+    return false;
+  if (map_entry(object) == ENTRY_LARGE && large_owner(object) == owner) {
     large_list_remove(&pool->objects, object);
     pool->object_count--;
     pool->slabs.other_bytes -= large_bytes(object);
+    *from = pool;
   }
   inbox_unlock(pool);
-  return is_listed ? pool : NULL;
+  return true;
 }
 
 bool private_forbids(struct pool *pool, size_t size) {

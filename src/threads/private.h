@@ -61,10 +61,12 @@ static inline struct pool *private_current(void) {
 
 /* Counts the bytes of an object that is to be made. False if the limit does not allow it. */
 bool private_reserve(struct pool *pool, size_t bytes);
-/* Adds the object. Its bytes may differ from those that were reserved. NULL: none was made. */
+/* Adds the object. Its bytes may differ from those that were reserved. NULL: none was made. If the lock is stuck, it
+ * belongs to no heap. */
 void private_object_add(struct pool *pool, void *object, size_t reserved);
-/* Takes an object out, before it is freed or resized. Returns its pool. NULL: it belongs to none. */
-struct pool *private_object_remove(void *object);
+/* Takes an object out, before it is freed or resized. *from: of its pool; NULL: it belongs to none. False: the pool's
+ * lock is stuck. */
+bool private_object_remove(void *object, struct pool **from);
 
 /* Tells whether the pool's limit is why a request of this size failed. */
 bool private_forbids(struct pool *pool, size_t size);

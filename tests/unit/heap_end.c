@@ -215,6 +215,20 @@ UNIT_TEST(a_purge_of_holes_does_not_wait_for_the_lock_for_ever) {
   assert_int_equal(pool->slabs.slab_bytes, 0);
 }
 
+/* The object stays in the heap's list. */
+UNIT_TEST(the_free_of_a_large_object_does_not_wait_for_ever) {
+  hak_heap *heap = heap_make();
+  char *object = UNIT_GOT(hak_heap_malloc(heap, 1 << 20));
+  assert_true(lock_try(&pool->lock));
+  holds_lock = FOR_EVER;
+  hak_free(object);
+  lock_give(&pool->lock);
+  holds_lock = NOBODY;
+  assert_int_equal(pool->object_count, 1);
+  assert_int_equal(hak_heap_destroy(heap), 0);
+  assert_int_equal(pool->object_count, 0);
+}
+
 UNIT_TEST(a_heap_that_does_not_end_stays_the_default) {
   hak_heap *heap = heap_make(), *before = NULL;
   assert_int_equal(hak_heap_set_default(heap, NULL), 0);
