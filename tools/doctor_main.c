@@ -63,6 +63,10 @@ int main(int count, char **arguments) {
   int given = tool_words(arguments, options, words, 2);
   if (doctor.command && *doctor.command == NULL)
     tool_fail(2, "-- needs a CMD");
+  if (doctor.command && **doctor.command == 0)
+    tool_fail(2, "CMD is empty");
+  if ((crash || checks) && (given || doctor.command || all || json || (crash && checks)))
+    tool_refuse("%s goes with no other argument", crash ? "--crash FILE" : "--checks");
   if (given > (doctor.command ? 0 : 1))
     tool_refuse("takes one PID, or -- CMD");
   if (given && (!tool_number(words[0], INT_MAX, &doctor.pid) || doctor.pid == 0))
