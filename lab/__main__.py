@@ -34,6 +34,13 @@ def _give_up(error: OSError) -> None:
     sys.exit(1)
 
 
+def _refuse(name: str, message: str) -> int:
+    """One line about wrong usage, where typer prints four. Returns the exit status."""
+    sentence = " ".join(message.split()).removesuffix(".")
+    print(f"hak: {name.removeprefix('hak ')}: {sentence}; see: {name} --help", file=sys.stderr)
+    return 2
+
+
 def main(words: list[str]) -> None:
     _open_streams()
     verb = words[0] if words else ""
@@ -56,11 +63,14 @@ def main(words: list[str]) -> None:
     app.command(help=told, epilog=epilog, context_settings=settings)(function)
     try:
         try:
-            app(args=rest, prog_name=name)
+            status = app(args=rest, prog_name=name, standalone_mode=False)
+        except typer.BadParameter.__base__ as error:  # UsageError
+            status = _refuse(name, error.format_message())
         finally:
             sys.stdout.flush()
     except OSError as error:
         _give_up(error)
+    sys.exit(status)
 
 
 if __name__ == "__main__":
