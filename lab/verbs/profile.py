@@ -1,5 +1,6 @@
 """hak profile: heap profiles. Runs a program with the profiler on; prints and draws what profiles say."""
 
+import os
 import pathlib
 import shlex
 import sys
@@ -160,6 +161,10 @@ def stacks_of(named: names.Named, path: pathlib.Path, kind: Kind) -> list[stacks
 def _check_drawn(out: pathlib.Path | None) -> None:
     if out and out.suffix not in DRAWN:
         raise ValueError(f"a flame graph is a file in {' or '.join(DRAWN)}, not {out}")
+    if out and out.is_dir():
+        raise ValueError(f"{out} is not a file")
+    if out and not os.access(out.parent, os.W_OK):
+        raise ValueError(f"{out.parent} is no folder that can be written to")
 
 
 def _draw(named: names.Named, found: list[stacks.Stack], path: pathlib.Path, kind: Kind, out: pathlib.Path) -> None:

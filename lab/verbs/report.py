@@ -46,7 +46,9 @@ def scorecard(rows: list, soaks: list[pathlib.Path], folder: pathlib.Path) -> No
 
     if not rows and not soaks:
         raise ValueError(f"report: there are no rows; make some: {made.COMMAND}")
-    texts = made.render(made.collect(rows, [soak_of_file(path) for path in soaks]))
+    found = made.collect(rows, [soak_of_file(path) for path in soaks])
+    folder.mkdir(parents=True, exist_ok=True)  # before the pictures, which take long
+    texts = made.render(found)
     for path in made.write(texts, folder):
         print(path)
 

@@ -374,7 +374,10 @@ def test_run_with_children(made, verb, tmp_path, program):
 
 def test_run_refusals(made, verb, tmp_path, program):
     (tmp_path / "text").write_text("kept")
+    (tmp_path / "folder.svg").mkdir()
     for words, status, told in (
+        (["--flame", "none/x.svg", "--", "true"], 2, "none is no folder"),
+        (["--flame", "folder.svg", "--", "true"], 2, "folder.svg is not a file"),
         (["--out", "text", "--force", "--", "true"], 2, "is no profile; it is not overwritten"),
         (["--out", "none/x", "--", "true"], 2, "no folder"), (["--out", "x%p", "--", "true"], 2, "%p"),
         (["--out", ".", "--", "true"], 2, "not a file"), (["--flame", "x.png", "--", "true"], 2, ".html or .svg"),
@@ -383,7 +386,7 @@ def test_run_refusals(made, verb, tmp_path, program):
     ):  # fmt: skip
         done = verb(*words, status=status)
         assert told in done.stderr and done.stdout == "", done.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {"text", "program.py"}
+    assert {path.name for path in tmp_path.iterdir()} == {"text", "folder.svg", "program.py"}
     assert (tmp_path / "text").read_text() == "kept"
 
 

@@ -10,6 +10,8 @@ from made_rows import HOSTILE, parsed, report
 from lab.judge import stats
 from lab.run import goals
 from lab.show import page, plots, scorecard
+from lab.store.rows import read
+from lab.verbs import report as report_verb
 
 pytest_plugins = ("made_report",)
 
@@ -125,6 +127,13 @@ def test_refusals(tree, tmp_path):
                         (["--docs", "--out", out], "--out"), (["--rows", tmp_path / "none"], "No such file")):  # fmt: skip
         done = report(tree, *words)
         assert done.returncode == 2 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_folder_is_made_before_the_pictures(tmp_path, monkeypatch):
+    rows = read([made_rows.save(tmp_path / "rows.jsonl", [made_rows.row("mixed", "hakmem", 1)])])
+    monkeypatch.setattr(scorecard, "render", None)  # calling it is a TypeError
+    with pytest.raises(FileExistsError):
+        report_verb.scorecard(rows, [], tmp_path / "rows.jsonl")
 
 
 def test_rows_without_what_is_usual(tmp_path):
