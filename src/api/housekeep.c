@@ -52,7 +52,7 @@ void free_large(void *block, uint32_t entry) {
 
 /* Deferred frees: the process has one list. A push is a compare-and-swap, and a take empties the list, so a push never
  * meets a block that was taken (no ABA). The link lies in the block (also in a packed one) or, for a large object, in
- * its record. Nowhere else does hakmem write to a freed block. */
+ * its record. No other pointer of hakmem's own lies in a block. */
 static struct {
   _Atomic(void *) first;
   _Atomic uint32_t workers; /* threads that may hold a link to a deferred block */
