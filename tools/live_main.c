@@ -82,7 +82,7 @@ static void metrics_print(void) {
 static enum form form;
 
 /* Prints a process, or keeps its figures. shown: how many of a list came before; NULL: it stands alone. */
-static void show(struct live_process *process, void *shown) {
+static void show_figures(struct live_process *process, void *shown) {
   size_t *before = shown;
   char line[LIVE_LINE];
   if (form == FORM_METRICS) {
@@ -106,7 +106,7 @@ static void show_process(long pid) {
   struct live_process process;
   if (!live_open(&process, pid) || !live_take(&process, FRESH_WAIT_MS))
     tool_fail((int)process.problem, "%s", process.sentence);
-  show(&process, NULL);
+  show_figures(&process, NULL);
   live_close(&process);
 }
 
@@ -114,7 +114,7 @@ static void list_processes(void) {
   size_t shown = 0;
   if (!live_is_possible())
     tool_fail(2, LIVE_IMPOSSIBLE);
-  live_list(FRESH_WAIT_OF_MANY_MS, show, &shown);
+  live_list(FRESH_WAIT_OF_MANY_MS, show_figures, &shown);
   if (form == FORM_JSON)
     puts(shown ? "]" : "[]");
   else if (form == FORM_TEXT && shown == 0)

@@ -104,7 +104,7 @@ static uint32_t pages_of(size_t bytes) {
 
 static uint32_t now_ms(void) { return (uint32_t)os_milliseconds(); }
 
-COLD static void begin(uint32_t break_even_ms) {
+COLD static void engine_begin(uint32_t break_even_ms) {
   uint32_t arms = usage_is_short() ? POLICY_ARMS_SHORT : POLICY_ARMS;
   void *places = metadata_take_forever(policy_table_bytes(arms));
   if (places == NULL) {
@@ -121,7 +121,7 @@ COLD static void begin(uint32_t break_even_ms) {
 static bool is_ready(void) {
   uint32_t break_even_ms = (uint32_t)option_value(OPTION_PURGE_DELAY_MS);
   if (UNLIKELY(engine.state == ENGINE_NOTHING))
-    begin(break_even_ms);
+    engine_begin(break_even_ms);
   if (UNLIKELY(engine.break_even_ms != break_even_ms)) {
     struct policy_table_costs *costs = &engine.view.table.costs;
     const struct policy_costs *part = &costs->part;

@@ -26,7 +26,7 @@ static uint64_t epochs_of(const struct policy_table *table) {
 /* Holds a sentence about a path of any length. */
 static SPARSE char complaint[OPTION_TEXT_BYTES + 256];
 
-static void complain(const char *path, const char *sentence, const char *consequence) {
+static void complain_of_file(const char *path, const char *sentence, const char *consequence) {
   struct text text = TEXT_IN(complaint);
   text_format(&text, "hakmem: policy file %s: %s%s\n", path, sentence, consequence);
 }
@@ -86,7 +86,7 @@ static void take_file(void *bytes) {
   if (problem == POLICY_FILE_OK)
     apply_file(&found);
   else if (!is_new)
-    complain(file.path, words, effect);
+    complain_of_file(file.path, words, effect);
   if (problem > POLICY_FILE_DAMAGED)
     file.path = NULL;
 }
@@ -96,13 +96,13 @@ static void read_file(void) {
   if (*path == 0 || option_value(OPTION_POLICY) == POLICY_OFF)
     return;
   if (!os_path_absolute(path, path_bytes, sizeof path_bytes)) {
-    complain(path, "there is no such folder, or the name is too long", "; it is not used");
+    complain_of_file(path, "there is no such folder, or the name is too long", "; it is not used");
     return;
   }
   file.path = path_bytes;
   void *bytes = os_map(READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    complain(file.path, os_file_words(OS_FILE_NO_MEMORY), "; it stays as it is");
+    complain_of_file(file.path, os_file_words(OS_FILE_NO_MEMORY), "; it stays as it is");
     file.path = NULL;
     return;
   }
@@ -167,7 +167,7 @@ static void write_content(char *bytes) {
     words = error ? os_file_words(error) : NULL;
   }
   if (words)
-    complain(file.path, words, "; what was learned is not kept");
+    complain_of_file(file.path, words, "; what was learned is not kept");
 }
 
 static void write_file(void) {
@@ -175,7 +175,7 @@ static void write_file(void) {
     return;
   char *bytes = os_map(2 * READ_BYTES_MAX, os_page_bytes());
   if (bytes == NULL) {
-    complain(file.path, os_file_words(OS_FILE_NO_MEMORY), "; what was learned is not kept");
+    complain_of_file(file.path, os_file_words(OS_FILE_NO_MEMORY), "; what was learned is not kept");
     return;
   }
   int lock = os_file_lock(file.path);

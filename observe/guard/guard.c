@@ -96,7 +96,7 @@ static _Noreturn void end_program(enum misuse misuse, const struct slot *slot, u
 /* --- start and stop --- */
 
 /* While memory is short there are no samples, so the slots wait for the first one. */
-static bool start(uint64_t interval) {
+static bool start_samples(uint64_t interval) {
   HOLD_LOCK(&guard.start_lock); /* the handler and the report are prepared by one thread */
   if ((!usage_is_short() && !slots_make()) || !os_access_watch(look_at_access))
     return false;
@@ -116,7 +116,7 @@ int hak_guard_start(size_t interval_bytes) {
   KEEP_ERRNO;
   if (!slow_path_begin_patiently())
     return EBUSY;
-  bool is_started = start(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
+  bool is_started = start_samples(interval_bytes ? interval_bytes : INTERVAL_DEFAULT);
   slow_path_end();
   return is_started ? 0 : ENOMEM;
 }
@@ -136,7 +136,7 @@ void guard_begin(void) {
   if (interval == 0 || !slow_path_begin())
     return;
   struct heap *heap = heap_current();
-  bool is_started = start((uint64_t)interval);
+  bool is_started = start_samples((uint64_t)interval);
   if (is_started && heap)
     heap_follow_at_once(heap); /* this thread is in no malloc */
   slow_path_end();

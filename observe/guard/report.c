@@ -19,19 +19,19 @@ static struct {
 enum { REPORT_NONE, REPORT_BEGUN, REPORT_SAID };
 static _Atomic uint32_t report_state;
 
-static const char *plural(uint64_t count) { return count == 1 ? "" : "s"; }
+static const char *plural_ending(uint64_t count) { return count == 1 ? "" : "s"; }
 
 static void text_block(struct text *text, const struct slot *slot) {
-  text_format(text, "block %#lx of %lu byte%s", (uintptr_t)slot->block, slot->size, plural(slot->size));
+  text_format(text, "block %#lx of %lu byte%s", (uintptr_t)slot->block, slot->size, plural_ending(slot->size));
 }
 
 /* Where the address is, seen from the block. */
 static void text_position(struct text *text, const struct slot *slot, uintptr_t address) {
   uintptr_t start = (uintptr_t)slot->block, end = start + slot->size;
   if (address < start)
-    text_format(text, "%lu byte%s before ", start - address, plural(start - address));
+    text_format(text, "%lu byte%s before ", start - address, plural_ending(start - address));
   else if (address >= end)
-    text_format(text, "%lu byte%s beyond the end of ", address - end + 1, plural(address - end + 1));
+    text_format(text, "%lu byte%s beyond the end of ", address - end + 1, plural_ending(address - end + 1));
   else
     text_format(text, "at byte %lu of ", address - start);
   text_block(text, slot);

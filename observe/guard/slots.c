@@ -98,24 +98,24 @@ static void place_block(struct slot *slot, size_t size, size_t alignment, uint64
   memset(slot->block + size, slot->filler, (size_t)(end - slot->block) - size);
 }
 
-static struct slot *refuse(void) {
+static struct slot *refuse_slot(void) {
   counter_note(guarded_refused);
   return NULL;
 }
 
 struct slot *slot_take(size_t size, size_t alignment) {
   if (alignment > SLOT_BYTES_MAX || !slots_make() || !lock_try(&region_lock))
-    return refuse();
+    return refuse_slot();
   collect_ended();
   struct slot *slot = draw_slot();
   uint64_t random = random_next();
   lock_give(&region_lock);
   if (slot == NULL)
-    return refuse();
+    return refuse_slot();
   if (!os_commit(pages_of(slot), page_bytes_of(size))) {
     atomic_store_explicit(&slot->state, SLOT_ENDED, memory_order_release);
     atomic_store_explicit(&region.has_ended, true, memory_order_release);
-    return refuse();
+    return refuse_slot();
   }
   atomic_fetch_add_explicit(&region.bytes, page_bytes_of(size), memory_order_relaxed);
   atomic_fetch_add_explicit(&region.blocks, 1, memory_order_relaxed);

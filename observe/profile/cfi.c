@@ -223,7 +223,7 @@ static uint64_t take_operand(struct machine *machine, struct cfi_reader *reader,
   }
 }
 
-static void apply(struct machine *machine, enum effect effect, uint64_t first, int64_t second) {
+static void apply_effect(struct machine *machine, enum effect effect, uint64_t first, int64_t second) {
   struct row *row = &machine->row;
   switch (effect) {
   case EFFECT_NOTHING:
@@ -278,7 +278,7 @@ static void run_program(struct machine *machine, struct cfi_reader reader) {
     const struct instruction *found = &instructions[code];
     uint64_t first = take_operand(machine, &reader, found->operands[0], byte);
     uint64_t second = take_operand(machine, &reader, found->operands[1], byte);
-    apply(machine, (enum effect)found->effect, first, (int64_t)second);
+    apply_effect(machine, (enum effect)found->effect, first, (int64_t)second);
     machine->is_lost |= reader.is_short;
   }
 }

@@ -444,7 +444,7 @@ void bin_shrink(struct heap *heap, unsigned cls) {
 
 #ifdef HAK_DEBUG
 /* The bitmap of another pool's slab is not read without that pool's lock. */
-static bool holds(const struct heap *heap, const void *block, unsigned cls) {
+static bool bin_holds(const struct heap *heap, const void *block, unsigned cls) {
   const struct slab_set *slabs = &heap_pool(heap)->slabs;
   uint32_t entry = map_entry(block), own = entry_of(slabs->key, cls);
   return entry == own || !has_others(heap) ? slab_holds(slabs, block, cls)
@@ -453,7 +453,7 @@ static bool holds(const struct heap *heap, const void *block, unsigned cls) {
 
 static bool holds_all(const struct heap *heap, void *const *blocks, size_t count, unsigned cls) {
   for (size_t i = 0; i < count; i++)
-    if (!holds(heap, blocks[i], cls))
+    if (!bin_holds(heap, blocks[i], cls))
       return false;
   return true;
 }

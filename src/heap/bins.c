@@ -114,7 +114,7 @@ static void follow_if_due(struct heap *heap) {
 _Static_assert(SLABS_MANY < PINNED_SLABS_MIN + 1, "unpin looks at classes of many slabs");
 
 /* Tells whether slabs closed. Only those count as freed. */
-static bool unpin(struct heap *heap, unsigned classes, size_t budget) {
+static bool unpin_bins(struct heap *heap, unsigned classes, size_t budget) {
   struct slab_set *slabs = &heap_pool(heap)->slabs;
   struct step step = step_begin(heap);
   size_t slab_bytes = slabs->slab_bytes;
@@ -136,7 +136,7 @@ static bool unpin(struct heap *heap, unsigned classes, size_t budget) {
   return slabs->counters.slabs_closed != step.closed;
 }
 
-void bins_unpin(struct heap *heap) { unpin(heap, HAK_CLASS_COUNT, UNPIN_BLOCKS); }
+void bins_unpin(struct heap *heap) { unpin_bins(heap, HAK_CLASS_COUNT, UNPIN_BLOCKS); }
 
 #define UNPIN_BYTES_MIN ((size_t)1 << 20) /* that became free in slabs since a look that found nothing */
 
@@ -148,7 +148,7 @@ void bins_after_large(struct heap *heap, size_t bytes) {
       !lock_try(&pool->lock))
     return;
   size_t most = min_size(bytes / UNPIN_SHARE, UNPIN_BLOCKS_MAX_LARGE);
-  bool is_found = unpin(heap, HAK_TINY_CLASS_COUNT, most);
+  bool is_found = unpin_bins(heap, HAK_TINY_CLASS_COUNT, most);
   heap->slab_free_seen = is_found ? 0 : free_bytes;
   pool_unlock(pool);
 }

@@ -168,7 +168,7 @@ void inbox_unlock(struct pool *pool) {
 }
 
 /* Frees a block straight into its slab. False: the owner's lock is taken; waits: for good. */
-static bool deliver(void *block, uint32_t entry, bool waits) {
+static bool give_to_slab(void *block, uint32_t entry, bool waits) {
   struct pool *owner = pool_by_id(entry_pool_id(entry));
   if (waits ? pool_is_stuck(owner) || !pool_lock(owner) : !lock_try(&owner->lock))
     return false;
@@ -178,7 +178,7 @@ static bool deliver(void *block, uint32_t entry, bool waits) {
   return true;
 }
 
-COLD void block_deliver(void *block, uint32_t entry) { deliver(block, entry, true); }
+COLD void block_deliver(void *block, uint32_t entry) { give_to_slab(block, entry, true); }
 
 /* Returns false if memory is out. It waits for no pool's lock. */
 static bool outbox_try(struct heap *heap, void *block, uint32_t entry, bool *is_sent) {
@@ -193,7 +193,7 @@ static bool outbox_try(struct heap *heap, void *block, uint32_t entry, bool *is_
   if (envelope == NULL || envelope->owner != owner) {
     /* With more owners than places, envelopes would be sent nearly empty. From time to time all places are emptied. */
     bool has_many = envelope != NULL && !sweep_is_due(outbox);
-    if (has_many && deliver(block, entry, false)) {
+    if (has_many && give_to_slab(block, entry, false)) {
       outbox->sent_since_sweep++;
       return true;
     }
@@ -226,7 +226,7 @@ bool outbox_put(struct heap *heap, void *block, uint32_t entry) {
 
 bool outbox_put_locked(struct heap *heap, void *block, uint32_t entry) {
   bool is_sent;
-  return LIKELY(outbox_try(heap, block, entry, &is_sent)) || deliver(block, entry, false);
+  return LIKELY(outbox_try(heap, block, entry, &is_sent)) || give_to_slab(block, entry, false);
 }
 
 COLD void outbox_count_each(struct heap *heap) {

@@ -70,7 +70,7 @@ static void sweep_place(struct stash *stash, struct stash_place *place) {
 }
 
 /* Drops the nodes that others have emptied. False: there are none. */
-static bool sweep(struct stash *stash) {
+static bool sweep_places(struct stash *stash) {
   uint64_t robbed = load_relaxed(&stash->robbed_units);
   if (robbed == stash->robbed_seen)
     return false;
@@ -146,7 +146,7 @@ static struct stash_place *empty_place(struct stash *stash) {
 }
 
 void stash_expect(struct stash *stash, size_t units) {
-  sweep(stash);
+  sweep_places(stash);
   struct stash_place *place = place_of(stash, units);
   if (place == NULL && (place = empty_place(stash)) == NULL)
     return;
@@ -164,7 +164,7 @@ void stash_expect(struct stash *stash, size_t units) {
 bool stash_put(struct stash *stash, struct large *range, void *object) {
   struct stash_place *place = stash_admits(range) ? place_of(stash, range->units) : NULL;
   bool is_put = place != NULL && stash_put_at(stash, place, range, object);
-  if (is_put || place == NULL || !sweep(stash) || !stash_put_at(stash, place, range, object))
+  if (is_put || place == NULL || !sweep_places(stash) || !stash_put_at(stash, place, range, object))
     return is_put;
   place->was_full = false; /* only emptied nodes were in the way */
   return true;

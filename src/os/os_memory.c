@@ -82,7 +82,7 @@ static char mappings;
 #define KERNEL_ORDERS_ACQUIRE() ((void)0)
 #endif
 
-static bool advise(void *address, size_t size, int advice) {
+static bool advise_pages(void *address, size_t size, int advice) {
   counter_note(calls_advise);
   return madvise(address, size, advice) == 0;
 }
@@ -127,7 +127,7 @@ static void *map_aligned(size_t size, size_t alignment, int protection) {
 static void *map_plain(size_t size, size_t alignment, int protection) {
   void *p = map_aligned(size, alignment, protection);
   if (p != NULL)
-    advise(p, size, MADV_NOHUGEPAGE);
+    advise_pages(p, size, MADV_NOHUGEPAGE);
   return p;
 }
 
@@ -160,18 +160,18 @@ bool os_seal(void *address, size_t size) {
   return mmap(address, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
 }
 
-bool os_purge(void *address, size_t size) { return advise(address, size, MADV_DONTNEED); }
-bool os_purge_lazily(void *address, size_t size) { return advise(address, size, MADV_FREE); }
-void os_huge(void *address, size_t size) { advise(address, size, MADV_HUGEPAGE); }
+bool os_purge(void *address, size_t size) { return advise_pages(address, size, MADV_DONTNEED); }
+bool os_purge_lazily(void *address, size_t size) { return advise_pages(address, size, MADV_FREE); }
+void os_huge(void *address, size_t size) { advise_pages(address, size, MADV_HUGEPAGE); }
 
 void os_huge_split(void *page) {
   KEEP_ERRNO;
-  advise(page, os_page_bytes(), MADV_COLD);
+  advise_pages(page, os_page_bytes(), MADV_COLD);
 }
 
 void os_restore(void *address, size_t size) {
   os_commit(address, size);
-  advise(address, size, MADV_DOFORK);
+  advise_pages(address, size, MADV_DOFORK);
 }
 
 void os_populate(void *address, size_t size) {
@@ -179,7 +179,7 @@ void os_populate(void *address, size_t size) {
   if (load_relaxed(&is_refused) || !os_may_call())
     return;
   KEEP_ERRNO;
-  if (!advise(address, size, MADV_POPULATE_WRITE) && errno == EINVAL) /* before Linux 5.14 */
+  if (!advise_pages(address, size, MADV_POPULATE_WRITE) && errno == EINVAL) /* before Linux 5.14 */
     store_relaxed(&is_refused, true);
 }
 
@@ -190,7 +190,7 @@ void os_populate_huge(void *address, size_t size) {
   os_huge(address, size);
   *(volatile char *)address = 0;
   os_populate(address, size);
-  advise(address, size, MADV_NOHUGEPAGE);
+  advise_pages(address, size, MADV_NOHUGEPAGE);
 }
 
 size_t os_resident_bytes(const void *address, size_t size) {

@@ -5,7 +5,7 @@
 A file includes its own folder and folders below; slab and large do not see each other; policy includes base
 only; the operating system is entered from os, and from observe/inspect for observers, alone. Observers
 access no member of a heap. Calls follow the same order, also those of a function that is declared by
-hand, and no two files of the core call each other in a circle.
+hand, and no two files of the core call each other in a circle. The name of a static function has two words.
 Each run first judges small made-up trees, one for each rule, which must be refused.
 """
 import pathlib
@@ -54,6 +54,7 @@ SYSTEM = re.compile(
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\])*"', re.S)
 # Observers ask heaps by functions.
 HEAP_VARIABLE = re.compile(r"\bstruct heap \*(?:const )?(\w+)\s*[=;,)]")
+STATIC_FUNCTION = re.compile(r"^(?:COLD |NOINLINE |WIDE |_Noreturn )*static\b[^;={}()\n]*?\b(\w+)\([^;{}]*\) *\{", re.M)
 HEADERS_OF_SYSTEM = re.compile(r"^(sys/(mman|syscall|resource|prctl|random|stat)|linux/.*|sched|fcntl|unistd)\.h$")
 
 
@@ -75,13 +76,16 @@ def faults_in(path, folder, text):
             yield f"{path}: includes <{name}>: numbers in, numbers out"
         if PURE.search(str(path)) and target in BELOW and target not in ("base", "policy", "adapt"):
             yield f"{path}: includes {name}: numbers in, numbers out"
+    code = COMMENT.sub(lambda match: "\n" * match.group().count("\n") + " ", text)
+    for name in STATIC_FUNCTION.findall(code) if path.suffix == ".c" else ():
+        if "_" not in name and name != "ElfW":  # a macro for a type
+            yield f"{path}: {name}() is one word: a static function has a verb and a noun"
     if folder not in CORE:
         for name in set(HEAP_VARIABLE.findall(text)) | {"heap_current()"}:
             if re.search(rf"(?<!\w){re.escape(name)}->", text):
                 yield f"{path}: {folder} reads a member of {name}: threads/watch.h has functions"
     if folder in SYSTEM_FOLDERS | PROGRAMS:
         return
-    code = COMMENT.sub(lambda match: "\n" * match.group().count("\n") + " ", text)
     own = set(re.findall(r"^static\b[^;={}()]*?\b(\w+)\(", code, re.M))
     for match in SYSTEM.finditer(code):
         if match.group(1) in own:
@@ -138,6 +142,8 @@ CONTROLS = [
     ("src/pages/a.c", "void f(void) { madvise(0, 0, 0); }\n", "pages calls madvise"),
     ("observe/live/a.c", "int f(struct heap *own) { return own->id; }\n", "reads a member of own"),
     ("observe/live/a.c", "int f(void) { return heap_current()->id; }\n", "reads a member of heap_current()"),
+    ("src/heap/a.c", "COLD static int *go(int a,\n          int b) {\n", "go() is one word"),
+    ("tools/a.c", "static void go(void) { }\n", "go() is one word"),
     ("src/extra/a.c", "\n", "no layer called extra"),
     ("observe/extra/a.c", "\n", "no layer called extra"),
     ("tools/a.c", '#include "../src/heap/heap.h"\n', "includes ../src/heap/heap.h"),
