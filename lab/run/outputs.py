@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-from collections.abc import Iterable
 
 
 def of_others(out: pathlib.Path) -> list[pathlib.Path]:
@@ -14,8 +13,9 @@ def of_others(out: pathlib.Path) -> list[pathlib.Path]:
     return sorted(path for path in out.parent.iterdir() if pattern.fullmatch(path.name))
 
 
-def unused(stem: str, ending: str) -> pathlib.Path:
-    """STEM and ending in the working folder, or STEM-2 and so on: a name that no such file has."""
+def unused(word: str, ending: str) -> pathlib.Path:
+    """CMD and ending in the working folder, or CMD-2 and so on: a name that no such file has. word: as CMD is given."""
+    stem = os.path.basename(word)
     number = 1
     while True:
         out = pathlib.Path(f"{stem}{ending}" if number == 1 else f"{stem}-{number}{ending}")
@@ -24,8 +24,9 @@ def unused(stem: str, ending: str) -> pathlib.Path:
         number += 1
 
 
-def check_overwritten(there: Iterable[pathlib.Path], mark: bytes, kind: str, is_forced: bool) -> None:
-    """ValueError if one of the files does not begin with the mark of its kind, or may not go. Empty ones may."""
+def check_overwritten(out: pathlib.Path, mark: bytes, kind: str, is_forced: bool) -> list[pathlib.Path]:
+    """The files that are there. ValueError if one does not begin with the mark of its kind, or may not go. Empty ones may."""
+    there = ([out] if out.exists() else []) + of_others(out)
     for path in there:
         with path.open("rb") as file:
             head = file.read(len(mark))
@@ -33,3 +34,4 @@ def check_overwritten(there: Iterable[pathlib.Path], mark: bytes, kind: str, is_
             raise ValueError(f"{path} is there and is no {kind}; it is not overwritten")
         if head and not is_forced:
             raise ValueError(f"{path} is there and is not overwritten; --force does that")
+    return there

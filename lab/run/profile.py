@@ -20,11 +20,6 @@ class Profiling:
     library: pathlib.Path  # libhakmem.so
 
 
-def default_out(words: Sequence[str]) -> pathlib.Path:
-    """CMD.pb.gz in the working folder, or CMD-2.pb.gz and so on: a name that no profile has."""
-    return outputs.unused(os.path.basename(words[0]).replace("%", "_"), ENDING)
-
-
 def prepare(profiling: Profiling, is_forced: bool = False) -> None:
     """Makes room for the files. ValueError if that would cost the user something; `is_forced`: profiles may go."""
     out = profiling.out
@@ -36,9 +31,7 @@ def prepare(profiling: Profiling, is_forced: bool = False) -> None:
         raise ValueError(f"{out.parent} is no folder that can be written to")
     if os.path.lexists(out) and not out.is_file():
         raise ValueError(f"{out} is not a file")
-    there = ([out] if out.exists() else []) + outputs.of_others(out)
-    outputs.check_overwritten(there, GZIP, "profile", is_forced)
-    for path in there:
+    for path in outputs.check_overwritten(out, GZIP, "profile", is_forced):
         path.unlink()
 
 

@@ -1,7 +1,6 @@
 """Runs a program of the user's with the recorder preloaded. The program keeps its input, output and place in the
 foreground; only its environment has more in it."""
 
-import os
 import pathlib
 import secrets
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 
 from lab.run import foreground, outputs, process, program
 
+ENDING = ".trace"
 MARK = b"hak\x1a"  # how a trace begins
 
 
@@ -21,22 +21,15 @@ class Recording:
     library: pathlib.Path  # libhakrecord.so
 
 
-def default_out(words: Sequence[str]) -> pathlib.Path:
-    """CMD.trace in the working folder, or CMD-2.trace and so on: a name that no recording has."""
-    return outputs.unused(os.path.basename(words[0]), ".trace")
-
-
 def prepare(recording: Recording, is_forced: bool = False) -> None:
     """Makes the file, empty. ValueError if that would cost the user something; `is_forced`: traces may go."""
     if not recording.library.is_file():
         raise ValueError(f"no {recording.library}; run: hak build")
     if recording.out.exists() and not recording.out.is_file():
         raise ValueError(f"{recording.out} is not a file")
-    others = outputs.of_others(recording.out)
-    there = ([recording.out] if recording.out.exists() else []) + others
-    outputs.check_overwritten(there, MARK, "trace", is_forced)
+    outputs.check_overwritten(recording.out, MARK, "trace", is_forced)
     recording.out.write_bytes(b"")
-    for path in others:
+    for path in outputs.of_others(recording.out):
         path.unlink()
 
 

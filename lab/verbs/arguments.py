@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from lab.run import machine, process
+from lab.run import machine, process, program
 from lab.run.allocators import ROOT, SUBJECT, Allocator
 from lab.store.rows import Context, Writer
 
@@ -64,6 +64,15 @@ def ending():
         process.asked_to_end.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def user_program(verb: str, word: str) -> str:
+    """The file that CMD names. Without one the verb ends as a shell would."""
+    try:
+        return program.find(word, None)
+    except program.Refused as refused:
+        say(f"{verb}: {refused}")
+        raise typer.Exit(refused.shell_status) from None
 
 
 def build_dir(given: pathlib.Path | None) -> pathlib.Path:

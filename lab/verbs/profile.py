@@ -50,12 +50,10 @@ def run(
         if not words[0]:
             raise ValueError("CMD is empty")
         _check_drawn(flame)
-        profiling = run_profile.Profiling(words, out or run_profile.default_out(words), kb, arguments.library())
-    try:
-        file = program.find(words[0], None)
-    except program.Refused as refused:
-        arguments.say(f"profile: {refused}")
-        raise typer.Exit(refused.shell_status) from None
+        profiling = run_profile.Profiling(
+            words, out or outputs.unused(words[0].replace("%", "_"), run_profile.ENDING), kb, arguments.library()
+        )
+    file = arguments.user_program("profile", words[0])
     with arguments.refusals():
         run_profile.prepare(profiling, force)
     status = run_profile.run(profiling, file)

@@ -30,13 +30,9 @@ def run(
     with arguments.refusals():
         if not words[0]:
             raise ValueError("CMD is empty")
-        recording = record.Recording(words, out or record.default_out(words), limit << 20, children,
+        recording = record.Recording(words, out or outputs.unused(words[0], record.ENDING), limit << 20, children,
                                      build / "lib" / "libhakrecord.so")  # fmt: skip
-    try:
-        file = program.find(words[0], None)
-    except program.Refused as refused:
-        arguments.say(f"record: {refused}")
-        raise typer.Exit(refused.shell_status) from None
+    file = arguments.user_program("record", words[0])
     with arguments.refusals():
         record.prepare(recording, force)
     status = record.run(recording, file)
