@@ -12,7 +12,6 @@ failed on hakmem only, or ran without it. One that fails on libc, too, has a row
 """
 
 import argparse
-import ctypes
 import os
 import pathlib
 import re
@@ -27,6 +26,10 @@ import time
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+sys.dont_write_bytecode = True
+from lab.run import tree
+
 NOBODY = 65534
 PORT = 18080
 IDLE_SECONDS = 10
@@ -287,21 +290,7 @@ class Run:
 
     def processes(self) -> list[int]:
         """All that descend from this one, which adopts what daemons leave; without a server's client."""
-        children = {}
-        for folder in pathlib.Path("/proc").glob("[0-9]*"):
-            try:
-                status = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue
-            parent = int(status.rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(folder.name))
-        found, todo = [], list(children.get(os.getpid(), []))
-        while todo:
-            pid = todo.pop()
-            if pid != self.client:
-                found.append(pid)
-                todo += children.get(pid, [])
-        return found
+        return tree.descendants(but={self.client})
 
     def look(self) -> int:
         """The memory of the processes that count, in bytes."""
@@ -414,7 +403,7 @@ def main() -> int:
     parser.add_argument("library", type=pathlib.Path)
     parser.add_argument("names", nargs="*", choices=[*PROGRAMS, []])
     arguments = parser.parse_args()
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what daemons leave comes here
+    tree.adopt()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the programs end, too
     rows, left_out, is_bad, count = [], [], False, 0
     with tempfile.TemporaryDirectory(prefix="hakmem-runs-") as folder:
