@@ -39,16 +39,6 @@ def event_type():
     return numpy.dtype(fields)
 
 
-class _Facts(ctypes.Structure):
-    _fields_ = [
-        *((name, ctypes.c_uint64) for name in (
-            "file_bytes", "good_bytes", "raw_events", "unknown_frees", "lost", "unix_s", "duration_us", "end_detail")),
-        *((name, ctypes.c_uint32) for name in ("end_reason", "images", "modules", "sites", "pid")),
-        ("program", ctypes.c_char * NAME_BYTES),
-        ("damage", ctypes.c_char * SENTENCE_BYTES),
-    ]  # fmt: skip
-
-
 class _Module(ctypes.Structure):
     _fields_ = [
         ("build_id_bytes", ctypes.c_uint32),
@@ -61,23 +51,25 @@ class _Site(ctypes.Structure):
     _fields_ = [("offset", ctypes.c_uint64), ("module", ctypes.c_uint32), ("padding", ctypes.c_uint32)]
 
 
-@dataclass(frozen=True)
-class Facts:
-    file_bytes: int
-    good_bytes: int  # before the first damage
-    raw_events: int  # as recorded: a realloc is two
-    unknown_frees: int  # of blocks from before the recording; known once the events were read
-    lost: int  # calls that could not be recorded
-    unix_s: int  # when the recording began
-    duration_us: int
-    end_detail: int  # signal, errno or limit
-    end_reason: int  # END_...; 0: there is no end mark
-    images: int  # 1, and one for each exec
-    modules: int
-    sites: int
-    pid: int
-    program: str
-    damage: str  # the end of a sentence about the file; "" if all of it is good
+class Facts(ctypes.Structure):
+    """struct trace_facts, whose members bench/trace/trace.h explains."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in (
+            "file_bytes", "good_bytes", "raw_events", "unknown_frees", "lost", "unix_s", "duration_us", "end_detail")),
+        *((name, ctypes.c_uint32) for name in ("end_reason", "images", "modules", "sites", "pid")),
+        ("_program", ctypes.c_char * NAME_BYTES),
+        ("_damage", ctypes.c_char * SENTENCE_BYTES),
+    ]  # fmt: skip
+
+    @property
+    def program(self) -> str:
+        return self._program.decode(errors="replace")
+
+    @property
+    def damage(self) -> str:
+        """The end of a sentence about the file; "" if all of it is good."""
+        return self._damage.decode(errors="replace")
 
     @property
     def problem(self) -> str:
@@ -158,11 +150,9 @@ class Trace:
 
     @property
     def facts(self) -> Facts:
-        found = _Facts()
+        found = Facts()
         self._library.trace_facts_of(self._trace, ctypes.byref(found))
-        values = {name: getattr(found, name) for name, *_ in _Facts._fields_}
-        return Facts(**{name: value.decode(errors="replace") if isinstance(value, bytes) else value
-                        for name, value in values.items()})  # fmt: skip
+        return found
 
     def batches(self, room: int = BATCH) -> Iterator:
         """From the first event on. An array holds until the next one is asked for. Raises MemoryError."""
