@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lab.judge import latency
 from lab.judge.outcome import Outcome, Series
-from lab.run import apps, huge_pages, process
+from lab.run import apps, huge_pages, machine, process
 from lab.run.allocators import OURS, PEERS, SUBJECT, Allocator
 from lab.run.workloads import Row
 
@@ -52,6 +52,18 @@ class Rounds:
 
     def pinned(self, row: Row) -> int | None:
         return None if row.threads else self.cpu
+
+    def fields(self, row: Row, entry: Entry, run: int, result: dict) -> dict:
+        """What a stored row says of a run (lab.store.rows.Writer)."""
+        is_inlined = result["malloc"] == "inlined"
+        return {
+            "work": row.name, "command": self.words(entry.series.command), "seed": self.seed,
+            "allocator": entry.series.name, "library": "inlined" if is_inlined else entry.allocator.library,
+            "version": "" if is_inlined else entry.allocator.version,
+            "settings": self.settings | dict(entry.allocator.settings) | entry.settings, "run": run,
+            "n": self.runs_of(row), "cpu_pinned": self.pinned(row), "clock": self.clock(row), "load": machine.load(),
+            "is_tiny": self.is_tiny, "result": result,
+        }  # fmt: skip
 
     def run(self, row: Row, entry: Entry, count_calls: bool = False) -> tuple[dict | None, str]:
         """One run: (result, "") or (None, what went wrong)."""

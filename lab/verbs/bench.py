@@ -103,17 +103,10 @@ def run(
 
 
 def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
-    is_inlined = result["malloc"] == "inlined"
     where = writer.context.machine
     if row.huge_pages and not measuring.is_tiny:
         where = where.model_copy(update={"thp": row.huge_pages})
-    writer.keep(
-        kind="bench", machine=where, work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
-        allocator=entry.series.name, library="inlined" if is_inlined else entry.allocator.library,
-        version="" if is_inlined else entry.allocator.version,
-        settings=measuring.settings | dict(entry.allocator.settings) | entry.settings, run=run,
-        n=measuring.runs_of(row), cpu_pinned=measuring.pinned(row), clock=measuring.clock(row), load=machine.load(),
-        is_tiny=measuring.is_tiny, result=result)  # fmt: skip
+    writer.keep(kind="bench", machine=where, **measuring.fields(row, entry, run, result))
 
 
 def _measure(measuring: rounds.Rounds, chosen, found, subject: str, out) -> tuple[list[Outcome], bool]:

@@ -109,8 +109,4 @@ def _measure(turns: policy.Turns, others: rounds.Rounds, works: list[str], is_ov
 
 
 def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
-    writer.keep(
-        kind="policy", work=row.name, command=entry.series.command.split(), seed=measuring.seed,
-        allocator=entry.series.name, library=entry.allocator.library, version=entry.allocator.version, run=run,
-        n=measuring.runs_of(row), settings=measuring.settings | dict(entry.allocator.settings), load=machine.load(),
-        is_tiny=measuring.is_tiny, result=result)  # fmt: skip
+    writer.keep(**measuring.fields(row, entry, run, result) | {"kind": "policy", "cpu_pinned": None})

@@ -23,8 +23,11 @@ def run(found: list[Allocator], subject: str, measuring: rounds.Rounds, writer: 
                 counts[name], problems[name] = security.count(
                     measuring.build_dir, entry.allocator, measuring.links, measuring.timeout, measuring.settings)  # fmt: skip
                 if not problems[name]:
-                    _write(writer, measuring, entry, work=security.MISUSE, command=security.WORDS, run=1, n=1,
-                           result=counts[name])  # fmt: skip
+                    writer.keep(
+                        kind="security", work=security.MISUSE, command=security.WORDS, allocator=name,
+                        library=entry.allocator.library, version=entry.allocator.version, run=1, n=1,
+                        settings=measuring.settings | dict(entry.allocator.settings), load=machine.load(),
+                        is_tiny=measuring.is_tiny, result=counts[name])  # fmt: skip
             measuring.run_row(security.RATE_ROW, entries)
         except KeyboardInterrupt:
             is_stopped = True
@@ -41,12 +44,4 @@ def check(build: pathlib.Path, words: list[str]) -> None:
 
 
 def _keep(writer: Writer, measuring: rounds.Rounds, row, entry, run: int, result: dict) -> None:
-    _write(writer, measuring, entry, work=row.name, command=measuring.words(entry.series.command), seed=measuring.seed,
-           run=run, n=measuring.runs_of(row), cpu_pinned=measuring.pinned(row), clock=measuring.clock(row),
-           result=result)  # fmt: skip
-
-
-def _write(writer: Writer, measuring: rounds.Rounds, entry: rounds.Entry, **fields) -> None:
-    writer.keep(kind="security", allocator=entry.allocator.name, library=entry.allocator.library,
-                version=entry.allocator.version, settings=measuring.settings | dict(entry.allocator.settings),
-                load=machine.load(), is_tiny=measuring.is_tiny, **fields)  # fmt: skip
+    writer.keep(kind="security", **measuring.fields(row, entry, run, result))
