@@ -40,11 +40,15 @@ def _to_best(key=RATE):
     return _of_best(lambda outcome: outcome.quotients(outcome.subject, outcome.best_peer(key), key))
 
 
+def _joined(join, ratios):
+    """join() of the ratios of each run that all have."""
+    runs = set.intersection(*map(set, ratios)) if ratios else ()
+    return {run: join([ratio[run] for ratio in ratios]) for run in sorted(runs)}
+
+
 @_of_best
 def _mean_rate(*outcomes):
-    ratios = [_to_best()(outcome) for outcome in outcomes]
-    runs = set.intersection(*(set(ratio) for ratio in ratios))
-    return {run: stats.geometric_mean(ratio[run] for ratio in ratios) for run in sorted(runs)}
+    return _joined(stats.geometric_mean, [_to_best()(outcome) for outcome in outcomes])
 
 
 def _above_glibc(key):
@@ -57,19 +61,12 @@ def _own(key, name=None):
 
 def _of_lowest(key, *names):
     """Against the lowest of the named allocators in the same run; all of them must have finished it."""
-
-    def measure(outcome):
-        ratios = [outcome.quotients(outcome.subject, name, key) for name in names]
-        return {run: max(ratio[run] for ratio in ratios) for run in sorted(set.intersection(*map(set, ratios)))}
-
-    return measure
+    return lambda outcome: _joined(max, [outcome.quotients(outcome.subject, name, key) for name in names])
 
 
 def _over_rows(join, ratio_of_row):
     def measure(*outcomes):
-        ratios = [ratio for outcome in outcomes if (ratio := ratio_of_row(outcome))]
-        runs = set.intersection(*map(set, ratios)) if ratios else ()
-        return {run: join([ratio[run] for ratio in ratios]) for run in sorted(runs)}
+        return _joined(join, [ratio for outcome in outcomes if (ratio := ratio_of_row(outcome))])
 
     return _of_best(measure) if hasattr(ratio_of_row, "is_of_best") else measure
 

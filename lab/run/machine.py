@@ -59,6 +59,11 @@ def _flags(build_dir):
     return flags
 
 
+def memory_kb(key: str) -> int:
+    """A field of /proc/meminfo; 0 if the system does not tell."""
+    return int((_field("/proc/meminfo", key).split() or ["0"])[0])
+
+
 def load():
     return os.getloadavg()[0]
 
@@ -68,7 +73,7 @@ def machine() -> Machine:
         cpu=_field("/proc/cpuinfo", "model name") or platform.machine(),
         architecture=platform.machine(),
         cpus=len(os.sched_getaffinity(0)),
-        memory_kb=int((_field("/proc/meminfo", "MemTotal").split() or ["0"])[0]),
+        memory_kb=memory_kb("MemTotal"),
         kernel=platform.release(),
         libc=" ".join(platform.libc_ver()),
         thp=huge_pages.read() or "unknown",

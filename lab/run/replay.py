@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lab.judge.allocations import smear
 from lab.judge.outcome import Outcome, Series
-from lab.run import process
+from lab.run import machine, process
 from lab.run.allocators import Allocator
 
 RECORD_BYTES = 16  # of a step in a plan
@@ -18,13 +18,7 @@ HEADROOM = 1.3  # resident memory over live bytes that must be there before a re
 
 def memory_available() -> int:
     """Bytes; 0 if the system does not tell."""
-    try:
-        for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+    return machine.memory_kb("MemAvailable") * 1024
 
 
 def memory_wanted(steps: int, live_peak: int) -> int:

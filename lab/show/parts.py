@@ -11,7 +11,7 @@ from lab.run import machine
 from lab.run.allocators import SUBJECT
 from lab.run.workloads import ROWS, SIZES_LARGE, SIZES_SMALL
 from lab.show.figures import Figures, is_number, is_peer, profile_names
-from lab.show.tables import middle
+from lab.show.tables import by_rate, middle
 from lab.show.tail import latencies
 from lab.store.rows import Row
 
@@ -59,13 +59,12 @@ def entry(figures: Figures, outcome: Outcome, series: Series, key: str) -> dict:
 def workload(figures: Figures, work: str) -> dict | None:
     outcome, row = figures.outcomes[work], figures.last[work]
     key = figures.peak_key(work)
-    measured = [series for series in outcome.series if series.values(RATE)]
+    measured = by_rate(outcome)
     if not measured:
         return None
-    order = sorted(measured, key=lambda series: (series.name != outcome.subject, -middle(series, RATE)))
     best, leanest = figures.fastest(work), figures.leanest(work)
     return {
-        "name": work, "group": figures.group(work), "command": (outcome.of(outcome.subject) or order[0]).command,
+        "name": work, "group": figures.group(work), "command": (outcome.of(outcome.subject) or measured[0]).command,
         "subject": outcome.subject, "peers_missing": figures.peers_missing(work),
         "is_standard": figures.is_standard(work), "is_rate_compared": figures.is_compared(work),
         "is_size_compared": figures.is_compared(work, key), "session": row.session, "load": _load(measured, figures),
@@ -74,7 +73,7 @@ def workload(figures: Figures, work: str) -> dict | None:
         "rate_ratio": ratio_data(best and figures.ratio(work, outcome.subject, best), stats.SPEED),
         "peak_ratio": ratio_data(leanest and figures.ratio(work, outcome.subject, leanest, key), stats.SIZE),
         "fastest": sorted(figures.top(work, [series.name for series in measured if not is_other(outcome, series)])),
-        "allocators": [entry(figures, outcome, series, key) for series in order],
+        "allocators": [entry(figures, outcome, series, key) for series in measured],
     }  # fmt: skip
 
 
