@@ -144,39 +144,17 @@ def _memory_rows():
     yield Row("vmas", "vmas", "vmas 20480 500000 SEED", "vmas 64 2000 SEED", runs_max=7,
               without=("mimalloc", "mimalloc2"), shows=("vmas_end", "vmas_most"), is_rate_compared=False)  # fmt: skip
     mixed, mixed_tiny = "random_mixed 200000000 400 SEED", "random_mixed 20000 100 SEED"
-    yield Row(
-        "profiles",
-        "profiles",
-        mixed,
-        mixed_tiny,
-        without=INSTALLABLE,
-        is_rate_compared=False,
-        shows=("calls_per_100m",),
-        variants=tuple(
-            Variant(
-                profile,
-                mixed,
-                mixed_tiny,
-                subject=True,
-                environment=(("HAKMEM_PROFILE", profile), ("HAKMEM_STATS", "json")),
-            )
-            for profile in PROFILES
-        ),
-    )
+    profiles = {name: (("HAKMEM_PROFILE", name), ("HAKMEM_STATS", "json")) for name in PROFILES}
+    yield _set_up(Row("profiles", "profiles", mixed, mixed_tiny, shows=("calls_per_100m",)), profiles)
     yield _heaps_row()
-    inside = "random_mixed 100000000 400 SEED"
-    yield Row(
-        "inside",
-        "inside",
-        inside,
-        mixed_tiny,
-        without=INSTALLABLE,
-        is_rate_compared=False,
-        variants=tuple(
-            Variant(name, inside, mixed_tiny, subject=True, environment=environment)
-            for name, environment in LOOKED_INTO.items()
-        ),
-    )
+    yield _set_up(Row("inside", "inside", "random_mixed 100000000 400 SEED", mixed_tiny), LOOKED_INTO)
+
+
+def _set_up(row, ways):
+    """hakmem set up in several ways beside each other, in the turns of this row: name, variables."""
+    variants = tuple(Variant(name, row.command, row.tiny, subject=True, environment=environment)
+                     for name, environment in ways.items())  # fmt: skip
+    return replace(row, without=INSTALLABLE, is_rate_compared=False, variants=variants)
 
 
 def _heaps_row():
@@ -191,18 +169,7 @@ def _heaps_row():
 def _more_rows(rows):
     """The same works set up otherwise."""
     for name in OPTION_WORKS:
-        row = rows[name]
-        yield replace(
-            row,
-            name=f"options-{name}",
-            group="options",
-            without=INSTALLABLE,
-            is_rate_compared=False,
-            variants=tuple(
-                Variant(option, row.command, row.tiny, subject=True, environment=environment)
-                for option, environment in OPTIONS.items()
-            ),
-        )
+        yield _set_up(replace(rows[name], name=f"options-{name}", group="options"), OPTIONS)
     for word in huge_pages.WORDS:
         for name, of in UNDER_HUGE_PAGES:
             yield replace(rows[of], name=f"thp-{word}-{name}", group="thp", huge_pages=word, is_rate_compared=False,
