@@ -52,7 +52,9 @@ class Outcome:
         return {run: value for run, value in found.items() if value is not None}
 
     def ratio(self, first: str, second: str, key: str = RATE) -> stats.Ratio | None:
-        return stats.of_ratios(value for value in self.quotients(first, second, key).values() if value > 0)
+        """None without a pair, and of one to itself."""
+        values = self.quotients(first, second, key).values() if first != second else ()
+        return stats.of_ratios(value for value in values if value > 0)
 
     def peers(self, key: str = RATE) -> list[Series]:
         """Those that ran the subject's command, and say this of it."""

@@ -166,7 +166,7 @@ class Figures:
         asked = (work, first, second, key)
         if asked not in self._ratios:
             found = self.outcomes.get(work)
-            self._ratios[asked] = found.ratio(first, second, key) if found and first != second else None
+            self._ratios[asked] = found.ratio(first, second, key) if found else None
         return self._ratios[asked]
 
     def peers(self, work: str, key: str = RATE) -> list[Series]:

@@ -4,8 +4,6 @@ The outermost function is on top, what it calls below it; a box is as wide as it
 trusted: they are escaped, what XML or a reader cannot bear is left out, and long ones are cut.
 """
 
-import base64
-import hashlib
 import zlib
 from dataclasses import dataclass
 from html import escape
@@ -109,8 +107,6 @@ def hidden(root: Node, least: float = LEAST) -> str:
 def html(root: Node, name: str, about: str, notes: list[str]) -> str:
     from markupsafe import Markup
 
-    style, script = ((page.FOLDER / file).read_text(encoding="utf-8") for file in ("flame.css", "flame.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return page.environment(autoescape=True).get_template("flame.html.j2").render(
-        name=plain(name), about=about, notes=[*notes, *filter(None, [hidden(root, LEAST_ZOOMED)])], svg=Markup(svg(root, name, LEAST_ZOOMED)),
-        style=Markup(style), script=Markup(script), script_digest=digest)  # fmt: skip
+        name=plain(name), about=about, notes=[*notes, *filter(None, [hidden(root, LEAST_ZOOMED)])],
+        svg=Markup(svg(root, name, LEAST_ZOOMED)), **page.within("flame.css", "flame.js"))  # fmt: skip

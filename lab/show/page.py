@@ -161,21 +161,27 @@ class _Plots:
         return self._over_time(entries, (100, 1), "heap / live bytes", "Fragmentation over a trace", "% of the trace")
 
 
+def within(style: str, script: str) -> dict:
+    """What a page has inside itself, of these files: its style, its script, and the hash by which its policy knows that."""
+    from markupsafe import Markup
+
+    texts = [(FOLDER / name).read_text(encoding="utf-8") for name in (style, script)]
+    digest = base64.b64encode(hashlib.sha256(texts[1].encode()).digest()).decode()
+    return {"style": Markup(texts[0]), "script": Markup(texts[1]), "script_digest": digest}
+
+
 def html(found: Mapping) -> str:
     from markupsafe import Markup
 
     made = environment(autoescape=True)
     drawn = _Plots(found)
-    style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
     def trusted(draw):  # what plots make is markup, the names in it escaped
         return lambda *words: Markup(draw(*words))
 
     svg = {name: trusted(getattr(drawn, name)) for name in ("strip", "forest", "sizes", "latency", "soak", "traces")}
     return made.get_template("scorecard.html.j2").render(
-        card=found, svg=svg, place=drawn.place, colours=plots.COLOURS, style=Markup(style), script=Markup(script),
-        script_digest=digest)  # fmt: skip
+        card=found, svg=svg, place=drawn.place, colours=plots.COLOURS, **within("style.css", "script.js"))  # fmt: skip
 
 
 def markdown(found: Mapping) -> str:

@@ -193,11 +193,9 @@ def traces(rows: Iterable[Row]) -> list[dict]:
             found.append({
                 "work": work, "allocator": series.name, "n": len(series.results), "is_subject": series.name == SUBJECT,
                 "seconds": middle(series, "seconds"), "faults": middle(series, "faults_minor"),
-                "rate_ratio": ratio_data(outcome.ratio(SUBJECT, series.name) if series.name != SUBJECT else None,
-                                         stats.SPEED),
+                "rate_ratio": ratio_data(outcome.ratio(SUBJECT, series.name), stats.SPEED),
                 "heap_peak_kb": middle(series, "heap_peak_kb"), "peak_over_live": middle(series, "peak_over_live"),
-                "peak_ratio": ratio_data(
-                    outcome.ratio(SUBJECT, series.name, "heap_peak_kb") if series.name != SUBJECT else None, stats.SIZE),
+                "peak_ratio": ratio_data(outcome.ratio(SUBJECT, series.name, "heap_peak_kb"), stats.SIZE),
                 "mean_over_live": middle(series, "mean_over_live"), "end_kb": middle(series, "heap_kb"),
                 "curve": _curve(series),
             })  # fmt: skip

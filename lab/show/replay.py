@@ -96,15 +96,14 @@ def outcome(found: Outcome, note: str) -> Group:
         space = tables.table("", "heap's peak MiB", f"{subject} / it", f"{subject} is", "of peak live", "mean over time",
                              "at the end MiB")  # fmt: skip
         for series in measured:
-            is_other = series.name != subject
             time = stats.summarize(series.values("seconds").values())
-            rates = found.ratio(subject, series.name) if is_other else None
+            rates = found.ratio(subject, series.name)
             speed.add_row(series.name, tables.number(time.median),
                           f"{tables.number(time.low)}-{tables.number(time.high)}",
                           tables.number(tables.middle(series, "cpu_seconds")), tables.rate(tables.middle(series, "ops_per_s")),
                           tables.ratio(rates), tables.verdict(rates, stats.SPEED),
                           _cell(tables.middle(series, "faults_minor"), ".0f"))  # fmt: skip
-            peaks = found.ratio(subject, series.name, "heap_peak_kb") if is_other else None
+            peaks = found.ratio(subject, series.name, "heap_peak_kb")
             space.add_row(series.name, _cell(tables.middle(series, "heap_peak_kb"), ".2f", 1024), tables.ratio(peaks),
                           tables.verdict(peaks, stats.SIZE), _cell(tables.middle(series, "peak_over_live")),
                           _cell(tables.middle(series, "mean_over_live")),

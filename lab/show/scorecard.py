@@ -59,35 +59,25 @@ def _summary(found: Mapping) -> dict:
 
 def _missing(figures: Figures, found: Mapping) -> list[str]:
     """What is not there, in sentences."""
-    said = []
-    unmeasured = [name for name in ROWS if name not in figures.outcomes]
-    if unmeasured:
-        said.append(f"Workloads: {', '.join(unmeasured)}.")
-    present = {entry["name"] for work in found["workloads"] for entry in work["allocators"]}
-    absent = [name for name in (SUBJECT, *PEERS) if name not in present]
-    if absent:
-        said.append(f"Allocators: {', '.join(absent)}.")
-    unjudged = [goal["text"] for goal in found["goals"] if not goal["n"]]
-    if unjudged:
-        said.append(f"Goals: {'; '.join(unjudged)}.")
-    others = [work["name"] for work in found["workloads"] if work["name"] in ROWS and not work["is_standard"]]
-    if others:
-        said.append(f"Ran with other arguments than this lab's table of workloads, so no goal is judged by them: "
-                    f"{', '.join(others)}.")  # fmt: skip
-    few = [work["name"] for work in found["workloads"] if work["runs"] < stats.runs_needed()]
-    if few:
-        said.append(f"Fewer than {stats.runs_needed()} runs, so no verdict: {', '.join(few)}.")
-    partial: dict[str, list[str]] = {}
-    for work in found["workloads"]:
+    works = found["workloads"]
+    present = {entry["name"] for work in works for entry in work["allocators"]}
+    lists = {
+        "Workloads: ": [name for name in ROWS if name not in figures.outcomes],
+        "Allocators: ": [name for name in (SUBJECT, *PEERS) if name not in present],
+        "Goals: ": ["; ".join(goal["text"] for goal in found["goals"] if not goal["n"])],
+        "Ran with other arguments than this lab's table of workloads, so no goal is judged by them: ":
+            [work["name"] for work in works if work["name"] in ROWS and not work["is_standard"]],
+        f"Fewer than {stats.runs_needed()} runs, so no verdict: ":
+            [work["name"] for work in works if work["runs"] < stats.runs_needed()],
+    }  # fmt: skip
+    for work in works:
         if work["peers_missing"] and (work["is_rate_compared"] or work["is_size_compared"]):
-            partial.setdefault(", ".join(work["peers_missing"]), []).append(work["name"])
-    for names, works in partial.items():
-        said.append(f"Without {names}, so that the fastest and the leanest peer are those of the others: "
-                    f"{', '.join(works)}.")  # fmt: skip
-    uncounted = [work["name"] for work in found["workloads"]
-                 if all(entry["system_calls"] is None for entry in work["allocators"])]  # fmt: skip
-    if uncounted:
-        said.append(f"System calls, which take root to count: {', '.join(uncounted)}.")
+            names = ", ".join(work["peers_missing"])
+            text = f"Without {names}, so that the fastest and the leanest peer are those of the others: "
+            lists.setdefault(text, []).append(work["name"])
+    lists["System calls, which take root to count: "] = [
+        work["name"] for work in works if all(entry["system_calls"] is None for entry in work["allocators"])]  # fmt: skip
+    said = [f"{text}{', '.join(names)}." for text, names in lists.items() if any(names)]
     for key, text in (("sizes", "The size table."), ("profiles", "Presets beside each other."),
                       ("profile_tails", "Tail latency of the presets."),
                       ("profile_drifts", "The presets over time (hak soak)."),

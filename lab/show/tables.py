@@ -101,7 +101,7 @@ def speed_table(outcome: Outcome) -> Table:
                  f"{subject} / it", f"{subject} is")  # fmt: skip
     for series in series_all:
         found = stats.summarize(value / size for value in series.values(RATE).values())
-        quotient = outcome.ratio(subject, series.name) if series.name != subject else None
+        quotient = outcome.ratio(subject, series.name)
         made.add_row(
             series.name + (" *" if series.name == best else ""), number(found.median),
             f"{number(found.low)}-{number(found.high)}", number(found.mean), number(found.stdev, 2),
@@ -120,7 +120,7 @@ def memory_table(outcome: Outcome, shows=()) -> Table:
     made = table(*heads, "system calls", "own", "a 1000 ops", *shows)
     for series in by_rate(outcome):
         peak = peak_key(series)
-        quotient = outcome.ratio(subject, series.name, peak) if series.name != subject else None
+        quotient = outcome.ratio(subject, series.name, peak)
         calls, operations = middle(series, "system_calls"), middle(series, "operations")
         each = None if calls is None or not operations else 1000 * calls / operations
         made.add_row(
