@@ -1,6 +1,7 @@
 """hak bench, tiny: every row that has a goal runs on libc and on hakmem, and its goals find their figures; what fails
 is said."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import pytest
 from cases import until
 
 from lab.run import allocators, goals, process, workloads
+from lab.run import tree as running
 from lab.store import rows
 from lab.verbs import arguments
 
@@ -240,16 +242,11 @@ def test_an_interrupted_import_has_no_traceback(tree, tmp_path):
 
 def _children_named(name, pid):
     """Descendants of pid that run a program of this name."""
-    found, parents = [], {pid}
-    for status in sorted(pathlib.Path("/proc").glob("[0-9]*/stat"), key=lambda path: int(path.parent.name)):
-        try:
-            text = status.read_text()
-        except OSError:
-            continue
-        if int(text.rpartition(")")[2].split()[1]) in parents:
-            parents.add(int(status.parent.name))
-            if text.partition("(")[2].rpartition(")")[0] == name:
-                found.append(int(status.parent.name))
+    found = []
+    for child in running.descendants(pid):
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{child}/comm").read_text() == f"{name}\n":
+                found.append(child)
     return found
 
 

@@ -13,6 +13,7 @@ import cases
 import forked
 import pytest
 import scipy.stats  # noqa: F401  # here once, and not in each child
+from test_epochs import HEADER, write
 
 from lab.judge import soak as judge
 from lab.run import soak as running
@@ -20,15 +21,7 @@ from lab.run.allocators import Allocator
 from lab.store import epochs, rows
 from lab.verbs import soak as verb
 
-HEADER = b"time_s,epoch_ops,ops_per_s,rss_kb,rss_peak_kb,epoch_faults_minor,epoch_faults_major,epoch_cpu_seconds,"
-HEADER += b"epoch_system_calls\n"
 TRIES = 3  # a machine that stands still for a tenth of a second leaves time for one round
-
-
-def write(folder, data):
-    path = folder / "a.csv"
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return path
 
 
 # --- the programs -------------------------------------------------------------------------------------
