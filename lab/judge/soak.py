@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.judge import latency
+from lab.judge import latency, stats
 from lab.judge.drift import Drift, drift
 
 WARM_UP_MIN, WARM_UP_MAX, WARM_UP_SHARE = 5, 60, 0.1  # epochs, epochs, of all
@@ -39,18 +39,8 @@ class Epochs:
 
 
 @dataclass(frozen=True)
-class Spread:
-    n: int
-    median: float
-    mean: float
-    stdev: float
-    minimum: float
-    maximum: float
+class Spread(stats.Spread):
     percentiles: Mapping[float, float | None]  # None: too few epochs
-
-    @property
-    def cv(self) -> float:
-        return self.stdev / self.mean if self.mean else math.nan
 
 
 @dataclass(frozen=True)
@@ -79,15 +69,8 @@ def warm_up(epochs: int) -> int:
 
 def spread(values: Sequence[float], percents: Sequence[float] = (*LOW_PERCENTS, *HIGH_PERCENTS)) -> Spread:
     values = [float(value) for value in values]
-    return Spread(
-        n=len(values),
-        median=statistics.median(values),
-        mean=statistics.fmean(values),
-        stdev=statistics.stdev(values) if len(values) > 1 else 0.0,
-        minimum=min(values),
-        maximum=max(values),
-        percentiles={percent: latency.percentile(values, percent) for percent in percents},
-    )
+    percentiles = {percent: latency.percentile(values, percent) for percent in percents}
+    return Spread(**vars(stats.spread(values)), percentiles=percentiles)
 
 
 def _per_million(epochs: Epochs, first: int) -> dict[str, float]:

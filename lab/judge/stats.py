@@ -22,11 +22,9 @@ TOO_FEW = "too few runs"
 
 
 @dataclass(frozen=True)
-class Summary:
+class Spread:
     n: int
     median: float
-    low: float  # bootstrap interval of the median
-    high: float
     mean: float
     stdev: float  # of the sample; 0 for one value
     minimum: float
@@ -36,6 +34,12 @@ class Summary:
     def cv(self) -> float:
         """Coefficient of variation: standard deviation / mean."""
         return self.stdev / self.mean if self.mean else math.nan
+
+
+@dataclass(frozen=True)
+class Summary(Spread):
+    low: float  # bootstrap interval of the median
+    high: float
 
 
 def bootstrap(values: Sequence[float], level: float = SUMMARY_LEVEL) -> tuple[float, float]:
@@ -51,19 +55,21 @@ def bootstrap(values: Sequence[float], level: float = SUMMARY_LEVEL) -> tuple[fl
     return max(float(low), min(values)), min(float(high), max(values))  # a rounded mean may lie outside
 
 
-def summarize(values: Iterable[float]) -> Summary:
-    values = [float(value) for value in values]
-    low, high = bootstrap(values)
-    return Summary(
+def spread(values: Sequence[float]) -> Spread:
+    return Spread(
         n=len(values),
         median=statistics.median(values),
-        low=low,
-        high=high,
         mean=statistics.fmean(values),
         stdev=statistics.stdev(values) if len(values) > 1 else 0.0,
         minimum=min(values),
         maximum=max(values),
     )
+
+
+def summarize(values: Iterable[float]) -> Summary:
+    values = [float(value) for value in values]
+    low, high = bootstrap(values)
+    return Summary(**vars(spread(values)), low=low, high=high)
 
 
 def runs_needed(level: float = LEVEL) -> int:
