@@ -6,15 +6,13 @@ It asserts nothing (PYTEST_DONT_REWRITE).
 import contextlib
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import types
 
+import forked
 import pytest
 from cases import until
 
-import lab.__main__
 from lab.run import program
 from lab.store import rows
 
@@ -104,26 +102,20 @@ def made(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture
-def hak(build, library, tmp_path, monkeypatch, capsys):
-    """hak(WORD...) is hak compare in this process: an object with returncode, stdout, stderr. hak.rows(): what it wrote."""
+def hak(build, library, tmp_path, monkeypatch):
+    """hak(WORD...) is hak compare: an object with returncode, stdout, stderr. hak.rows(): what it wrote."""
     monkeypatch.setenv("HAK_BUILD", str(build))
     monkeypatch.setenv("HAK_LIB", str(library))
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def words(*more):
         return ["compare", "--json", str(tmp_path / "rows"), *map(str, more)]
 
     def run(*more):
-        with pytest.raises(SystemExit) as ended:
-            lab.__main__.main(words(*more))
-        said = capsys.readouterr()
-        return types.SimpleNamespace(returncode=ended.value.code, stdout=said.out, stderr=said.err)
+        return forked.hak(*words(*more))
 
     run.words = lambda *more: [sys.executable, "-m", "lab", *words(*more)]
     run.rows = lambda: rows.read([tmp_path / "rows"])
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    return run
 
 
 def marked(mark: str, file="cmdline") -> set[int]:
