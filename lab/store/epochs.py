@@ -1,7 +1,7 @@
 """The CSV of a soak: what the benchmark programs write with --soak, and what others write.
 
     read(path)     the epochs of a file, its columns recognised by name; BadEpochs says which line is wrong and why
-    Writer(path)   a file that must not be there yet; every line is on its way to the disk when write() returns
+    create(path)   a file that must not be there yet; every line is on its way to the disk when write() returns
 
 The first line names the columns, in any order, others among them; upper and lower case, spaces and signs do not matter:
 "Throughput (ops/s)" is throughput_ops_s. Fields are separated by commas, semicolons or tabs.
@@ -9,12 +9,12 @@ The first line names the columns, in any order, others among them; upper and low
 
 import csv
 import datetime
+import io
 import itertools
 import math
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import IO
 
 from lab.judge.soak import Epochs
 
@@ -41,17 +41,9 @@ class BadEpochs(ValueError):
     """A sentence with the file and, where one is wrong, the line."""
 
 
-class Writer:
+def create(path: str | os.PathLike) -> io.FileIO:
     """Keeps what it is given, whatever happens later. FileExistsError if there is such a file."""
-
-    def __init__(self, path: str | os.PathLike):
-        self.file: IO[bytes] = open(path, "xb", buffering=0)
-
-    def write(self, line: bytes) -> None:
-        self.file.write(line)
-
-    def close(self) -> None:
-        self.file.close()
+    return open(path, "xb", buffering=0)
 
 
 def _plain(name: str) -> str:

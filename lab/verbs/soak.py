@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import io
 import json
 import os
 import pathlib
@@ -112,7 +113,7 @@ def run(
         raise typer.Exit(130 if ended.how == "stopped" else 1)
 
 
-def _measure(soak: running.Soak, name: str, csv: epochs.Writer) -> running.Ended:
+def _measure(soak: running.Soak, name: str, csv: io.FileIO) -> running.Ended:
     """Runs the soak; its epochs go to the CSV first, and then to the line that shows how far it is."""
     from lab.show import soak as show
 
@@ -129,7 +130,7 @@ def _measure(soak: running.Soak, name: str, csv: epochs.Writer) -> running.Ended
     try:
         return soak.run()
     except OSError as error:  # of the CSV: the disk is full
-        raise ValueError(f"{os.path.basename(csv.file.name)}: {error.strerror}; what is there is kept") from None
+        raise ValueError(f"{os.path.basename(csv.name)}: {error.strerror}; what is there is kept") from None
     finally:
         with contextlib.suppress(OSError):
             progress.close()
@@ -158,14 +159,14 @@ def _with_profile(word: str, profile: str | None) -> str:
     return f"{name}-{profile}{equals}{path}"
 
 
-def _fresh(folder: pathlib.Path, stem: str) -> tuple[str, epochs.Writer]:
+def _fresh(folder: pathlib.Path, stem: str) -> tuple[str, io.FileIO]:
     """A name that no result there has, and its CSV: STEM, STEM-2, STEM-3 ..."""
     number = 1
     while True:
         name = stem if number == 1 else f"{stem}-{number}"
         if not (folder / f"{name}.json").exists():
             try:
-                return name, epochs.Writer(folder / f"{name}.csv")
+                return name, epochs.create(folder / f"{name}.csv")
             except FileExistsError:
                 pass
         number += 1

@@ -133,7 +133,7 @@ def write(folder, text):
 
 
 def test_ours_round_trip(tmp_path):
-    writer = epochs.Writer(tmp_path / "a.csv")
+    writer = epochs.create(tmp_path / "a.csv")
     writer.write(HEADER)
     for i in range(1, 4):
         writer.write(b"%d.5,%d,%d.0,2048,4096,3,0,0.99,\n" % (i, 100 * i, 90 * i))
@@ -142,7 +142,7 @@ def test_ours_round_trip(tmp_path):
     assert read.rss_kb == [2048] * 3 and read.rss_peak_kb == [4096] * 3
     assert read.counters == {"faults_minor": [3] * 3, "faults_major": [0] * 3, "cpu_seconds": [0.99] * 3}
     with pytest.raises(FileExistsError):
-        epochs.Writer(tmp_path / "a.csv")
+        epochs.create(tmp_path / "a.csv")
     assert len((tmp_path / "a.csv").read_bytes().splitlines()) == 4, "what is there stays"
 
 
