@@ -10,7 +10,6 @@
 
 #include "adapt/policy_state.h"
 #include "base/options.h"
-#include "policy/keep_policy.h"
 
 static inline bool policy_is_evolving(void) { return option_value(OPTION_POLICY) == POLICY_EVOLVING; }
 

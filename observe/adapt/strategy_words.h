@@ -1,7 +1,7 @@
 /* strategy_words.h: the strategies' names, in JSON and for people. */
 #pragma once
 
-#include "adapt/policy_arm.h"
+#include "policy/keep_policy.h"
 
 static const struct {
   const char *name;   /* in JSON, and as an argument */

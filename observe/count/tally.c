@@ -5,6 +5,7 @@
 #include "checked/checked.h"
 #include "os/os.h"
 #include "pages/metadata.h"
+#include "threads/watch.h"
 
 #define NO_SAMPLE (INT64_MAX / 2)
 

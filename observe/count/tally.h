@@ -7,7 +7,9 @@
  */
 #pragma once
 
-#include "threads/watch.h"
+#include "base/words.h"
+
+struct heap;
 
 /* These set what all heaps do: whether they are split (for the option `count`, or for samples), and the sampling
  * interval. Call tally_apply when the option may have changed. Each thread follows at its next slow path. For threads

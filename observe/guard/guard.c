@@ -16,6 +16,7 @@
 #include "profile/profile.h"
 #include "profile/unwind.h"
 #include "reclaim/background.h"
+#include "threads/watch.h"
 
 #include <errno.h>
 #include <stdlib.h>

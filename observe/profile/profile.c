@@ -9,6 +9,7 @@
 #include "os/os.h"
 #include "profile/unwind.h"
 #include "threads/registry.h"
+#include "threads/watch.h"
 
 static struct {
   struct lock start_lock; /* before any other lock */

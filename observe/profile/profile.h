@@ -11,10 +11,10 @@
  */
 #pragma once
 
-#include "heap/heap.h"
 #include "inspect/file.h"
-#include "pages/page_map.h"
 #include "profile/pprof.h"
+
+struct heap;
 
 /* Begins an empty profile with this sampling interval in bytes (1: every allocation). False: no memory. The heaps' keys
  * tell all threads. The calling thread's heap is not split at once, because a signal handler may have interrupted its

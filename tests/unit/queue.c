@@ -3,6 +3,7 @@
 #include "heap/queue.h"
 
 #include "count/tally.h"
+#include "threads/watch.h"
 #include "unit.h"
 
 #define LIVE 60000u

@@ -2,6 +2,7 @@
  * samples stand for as many bytes as went through; threads that never leave the fast path are reached. */
 #include "count/tally.h"
 #include "heap/bin.h"
+#include "threads/watch.h"
 #include "unit.h"
 
 #define THREADS 4u
