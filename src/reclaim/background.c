@@ -123,10 +123,11 @@ static bool starts_before_frees(void) {
   return !background.from_frees && usage_held() >= load_relaxed(&background.restart_bytes);
 }
 
-/* Call while there is none. */
-static bool is_due(void) {
+/* Tells whether a thread is due. Call while there is none. It prepares the next look: a program that holds much counts
+ * its frees from now on, and what a small one freed is forgotten. */
+static bool ask_if_due(void) {
   bool has_much = holds_much();
-  if (has_much) /* frees are to be counted until there is a thread */
+  if (has_much) /* stashes do not count frees */
     stash_close();
   bool has_freed = has_freed_much();
   if (has_freed && !has_much) /* a small program will reuse what it freed */
@@ -142,7 +143,7 @@ static void start_above(size_t held_bytes, size_t free_bytes) {
 
 /* Slabs that are open and hardly used count as held, but do not make a program big. So the resident bytes decide. If
  * they are few, it is asked again when the program holds more. */
-static bool is_big(void) {
+static bool ask_if_big(void) {
   if (os_resident_of_process() >= START_BYTES)
     return true;
   start_above(usage_held() + START_STEP, usage_free() + START_STEP);
@@ -313,7 +314,7 @@ void background_tick(void) {
   if (!atomic_load_explicit(&background_is_told, memory_order_acquire)) /* a wish before it is seen below */
     atomic_store(&background_is_told, true);
   if (LIKELY(!background_runs())) {
-    set_due(is_due());
+    set_due(ask_if_due());
     return;
   }
   set_due(false);
@@ -379,7 +380,7 @@ COLD void background_start(uintptr_t site, enum background_caller caller) {
       !may_start_for(site, caller) || !is_own_process())
     return;
   store_relaxed(&background_is_due, false);
-  if (is_due_in_small_program() || is_big())
+  if (is_due_in_small_program() || ask_if_big())
     thread_start();
 }
 
