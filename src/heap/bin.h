@@ -45,7 +45,7 @@ static inline void **bin_bottom(const struct heap *heap, unsigned cls) {
   return bottom + (bottom < top && __atomic_load_n(bottom, __ATOMIC_RELAXED) == NULL); /* heap/queue.h, Q1 and Q2 */
 }
 
-/* Likewise. */
+/* Returns the number of its blocks. Any holder of the lock may call it, while the owner may pop. */
 static inline size_t bin_count(const struct heap *heap, unsigned cls) {
   void **bottom = bin_bottom(heap, cls), **top = top_load(&heap->front.bins[cls ^ heap->front.split]);
   return bottom != NULL && top > bottom ? (size_t)(top - bottom) : 0;

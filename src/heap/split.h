@@ -57,7 +57,7 @@ static ALWAYS_INLINE void *split_try(struct hak_bin *counter) {
 }
 static ALWAYS_INLINE void split_missed(struct hak_bin *counter) { until_add(counter, 1); }
 
-/* Both. */
+/* Pops a block as split_try does. If it gets none, it takes the count back (split_missed). */
 static ALWAYS_INLINE void *split_pop(struct hak_bin *counter) {
   void *block = split_try(counter);
   if (UNLIKELY(block == NULL))

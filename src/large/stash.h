@@ -43,7 +43,8 @@ struct stash_place {
   bool was_full;         /* a free found no room, since `wanted` was raised */
 };
 
-/* Where a steady site's request for so many units was served. Its like needs no search (stash_take_again). */
+/* The place that served a steady site's request for so many units. The site's next request for as many needs no search
+ * (stash_take_again). */
 #define STASH_HABITS 8u
 struct stash_habit {
   uint32_t units; /* of the request (stash_units_of), not of the range; 0: none */
