@@ -154,8 +154,10 @@ static void end_beside_deferred_frees(void) {
 UNIT_TEST(a_thread_at_deferred_frees_is_waited_for) { end_beside_deferred_frees(); }
 
 /* The other thread stops within `work`, and stays away. */
-static void assert_no_end_beside(hak_heap *heap, void (*work)(void)) {
+static void assert_no_end_beside(hak_heap *(*make)(void), void (*work)(void)) {
   pthread_t thread;
+  unit_skip_if(*unit_word != 0, "an end that does not wait leaves the other thread stopped");
+  hak_heap *heap = make();
   atomic_store(&stage, ARMED);
   assert_int_equal(pthread_create(&thread, NULL, other_runs, (void *)(uintptr_t)work), 0);
   wait_for(STOPPED);
@@ -169,7 +171,7 @@ static void assert_no_end_beside(hak_heap *heap, void (*work)(void)) {
 }
 
 UNIT_TEST(a_thread_at_deferred_frees_is_not_waited_for_for_ever) {
-  assert_no_end_beside(heap_with_deferred_frees(), work_off);
+  assert_no_end_beside(heap_with_deferred_frees, work_off);
 }
 
 UNIT_TEST(under_a_filter_the_wait_makes_no_call_of_its_own) {
@@ -196,7 +198,7 @@ static hak_heap *heap_with_holes(void) {
 }
 
 UNIT_TEST(a_purge_of_holes_is_waited_for) { end_beside(heap_with_holes(), trim); }
-UNIT_TEST(a_purge_of_holes_is_not_waited_for_for_ever) { assert_no_end_beside(heap_with_holes(), trim); }
+UNIT_TEST(a_purge_of_holes_is_not_waited_for_for_ever) { assert_no_end_beside(heap_with_holes, trim); }
 
 /* Its slabs come back into their lists when the lock is free again. */
 UNIT_TEST(a_purge_of_holes_does_not_wait_for_the_lock_for_ever) {
