@@ -29,14 +29,9 @@ static unsigned list_of(const struct slab *slab) {
 
 /* Moves the slab to the list for its free_count. */
 static void slab_list_update(struct slab_set *set, struct slab *slab) {
-  unsigned list = list_of(slab);
-  unsigned blocks = size_classes[slab->class].block_count;
-  if (list == FULLNESS_FULL)
-    slab->list_until = 0;
-  else if (list == FULLNESS_LISTS - 1)
-    slab->list_until = blocks - 1;
-  else
-    slab->list_until = ((list + 1) * blocks + FULLNESS_LISTS - 1) / FULLNESS_LISTS;
+  unsigned list = list_of(slab), blocks = size_classes[slab->class].block_count;
+  size_t until = ((list + 1) * blocks + FULLNESS_LISTS - 1) / FULLNESS_LISTS;
+  slab->list_until = list == FULLNESS_FULL ? 0 : (uint32_t)min_size(until, blocks - 1); /* each empty one is due */
   if (list == slab->list)
     return;
   slab_list_leave(set, slab);
