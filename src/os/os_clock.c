@@ -76,34 +76,16 @@ static const void *find_table(const struct image *image, ElfW(Sxword) tag) {
   return NULL;
 }
 
-/* The symbol table has no length of its own. An image has one of two hash tables, or both. */
-static size_t count_symbols(const struct image *image) {
-  const uint32_t *hash = find_table(image, DT_HASH);
-  if (hash)
-    return hash[1];
-  hash = find_table(image, DT_GNU_HASH);
-  if (!hash)
-    return 0;
-  uint32_t bucket_count = hash[0], first = hash[1], last = 0;
-  const uint32_t *buckets = hash + 4 + hash[2] * (sizeof(ElfW(Addr)) / sizeof *hash), *chains = buckets + bucket_count;
-  for (uint32_t i = 0; i < bucket_count; i++)
-    last = buckets[i] > last ? buckets[i] : last;
-  if (last < first)
-    return first;
-  while ((chains[last - first] & 1) == 0)
-    last++;
-  return last + 1;
-}
-
-/* Returns a function that the kernel maps into each process; NULL: there is none. */
+/* Returns a function that the kernel maps into each process; NULL: there is none. The table of symbols has no length of
+ * its own. Their names lie behind it, but other sections may lie between, whose bytes name nothing. */
 static COLD void *vdso_function(const char *name) {
   struct image image = find_image();
-  const ElfW(Sym) *symbols = find_table(&image, DT_SYMTAB);
+  const ElfW(Sym) *symbol = find_table(&image, DT_SYMTAB);
   const char *names = find_table(&image, DT_STRTAB);
-  size_t count = symbols && names ? count_symbols(&image) : 0;
-  for (size_t i = 0; i < count; i++)
-    if (symbols[i].st_shndx != SHN_UNDEF && strcmp(names + symbols[i].st_name, name) == 0)
-      return (void *)(image.bias + symbols[i].st_value);
+  uintptr_t names_bytes = (uintptr_t)find_table(&image, DT_STRSZ) - image.bias; /* a length, which is no address */
+  for (; symbol && (const char *)(symbol + 1) <= names; symbol++)
+    if (symbol->st_shndx != SHN_UNDEF && symbol->st_name < names_bytes && strcmp(names + symbol->st_name, name) == 0)
+      return (void *)(image.bias + symbol->st_value);
   return NULL;
 }
 
