@@ -19,7 +19,6 @@ QUEUE_OF(age_list, large, newer, older)
 
 static struct {
   struct lock lock;
-  _Atomic uint32_t count;
   struct large *classes[UNITS_CLASSES]; /* newest first: its pages are most likely in the caches */
   struct age_list ages[KEEP_LISTS];     /* oldest first */
 } cache;
@@ -55,7 +54,6 @@ void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
   range->freed_ms = freed_ms;
   class_list_push(&cache.classes[range->class], range);
   age_list_insert(&cache.ages[keep], range, cache.ages[keep].last, LOOKS_MAX); /* what was stashed is older */
-  add_as_owner(&cache.count, 1);
   cached_change(keep, bytes);
   usage_freed_add(bytes);
   counter_add_locked(cache_puts, 1);
@@ -64,7 +62,6 @@ void big_cache_put(struct large *range, unsigned keep, uint64_t freed_ms) {
 static void range_unlink(struct large *range) {
   class_list_remove(&cache.classes[range->class], range);
   age_list_remove(&cache.ages[range->keep], range);
-  add_as_owner(&cache.count, -1u);
   cached_change(range->keep, -large_range_bytes(range));
 }
 
@@ -119,7 +116,7 @@ struct large *big_cache_take(size_t bytes, size_t alignment, uint32_t site) {
   struct large *range = decay_total(&big_cache_decay) > 0 ? take_fit(bytes, alignment, site) : NULL;
   if (range == NULL) {
     counter_note(cache_misses);
-    HAK_PROBE(cache_miss, bytes, load_relaxed(&cache.count));
+    HAK_PROBE(cache_miss, bytes, decay_total(&big_cache_decay));
   }
   return range;
 }
@@ -165,7 +162,6 @@ struct large *big_cache_take_old(void) {
 bool big_cache_is_valid(void) {
   bool valid = true;
   size_t bytes = 0, listed_bytes = 0, learned_bytes = 0;
-  uint32_t count = 0;
   HOLD_LOCK(&cache.lock);
   for (unsigned keep = 0; keep < KEEP_LISTS; keep++)
     for (struct large *range = cache.ages[keep].first; range; range = range->newer) {
@@ -173,13 +169,12 @@ bool big_cache_is_valid(void) {
                map_entry(range->base) == ENTRY_LARGE_FREE && range->keep == keep;
       bytes += large_range_bytes(range);
       learned_bytes += keep == KEEP_BY_PRESET ? 0 : large_range_bytes(range);
-      count++;
     }
   valid &= learned_bytes == decay_bytes(&big_cache_decay, BY_ENGINE);
   for (unsigned class = 0; class < UNITS_CLASSES; class++)
     for (struct large *range = cache.classes[class]; range; range = range->class_next)
       listed_bytes += large_range_bytes(range);
-  valid &= bytes == decay_total(&big_cache_decay) && listed_bytes == bytes && count == load_relaxed(&cache.count);
+  valid &= bytes == decay_total(&big_cache_decay) && listed_bytes == bytes;
   return valid;
 }
 #endif

@@ -5,7 +5,7 @@
  * range of a class that was freed last comes first, whichever site freed it. The caller bounds the cache in bytes and
  * in age. The cache takes no memory; a range's record describes it.
  *   B1  a cached range is in the list of its class, and in one of the lists by age
- *   B2  big_cache_decay has the sum of their sizes, count is their number; usage_free counts the bytes
+ *   B2  big_cache_decay has the sum of their sizes; usage_free counts the bytes
  * big_cache_is_valid checks both. All functions take the cache's lock.
  */
 #pragma once
