@@ -309,21 +309,21 @@ char *range_map(size_t bytes, size_t alignment) {
   return NULL;
 }
 
+/* Makes a range of a mapping whose bytes are promised; NULL of none. */
+static struct large *mapping_made(char *base, size_t bytes) {
+  if (base != NULL)
+    return range_made(base, bytes, true, USAGE_PROMISED);
+  usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
+  return NULL;
+}
+
 struct large *range_mapped(size_t bytes, size_t alignment) {
-  if (!usage_reserve(bytes))
-    return NULL;
-  char *base = range_map(bytes, alignment);
-  if (base == NULL) {
-    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
-    return NULL;
+  struct large *range = usage_reserve(bytes) ? mapping_made(range_map(bytes, alignment), bytes) : NULL;
+  if (range != NULL && huge_for_mapping(bytes)) {
+    os_huge(range->base, bytes); /* whole: a mapping in two parts could not be moved */
+    huge_probe(range->base, bytes);
+    range->huge = true;
   }
-  bool has_huge = huge_for_mapping(bytes);
-  if (has_huge) {
-    os_huge(base, bytes); /* whole: a mapping in two parts could not be moved */
-    huge_probe(base, bytes);
-  }
-  struct large *range = range_made(base, bytes, true, USAGE_PROMISED);
-  range->huge = has_huge;
   return range;
 }
 
@@ -333,15 +333,12 @@ struct large *range_guarded(size_t size, size_t room, size_t alignment) {
   size_t bytes = guarded_bytes(room), front = guarded_front(alignment);
   if (room > PTRDIFF_MAX / 2 || range_mapping_count() >= GUARDED_MAX || !usage_reserve(bytes))
     return NULL;
-  char *base = guarded_map(size, room, alignment, front);
-  if (base == NULL) {
-    usage_move(USAGE_PROMISED, USAGE_NOWHERE, bytes);
-    return NULL;
+  struct large *range = mapping_made(guarded_map(size, room, alignment, front), bytes);
+  if (range != NULL) {
+    range->guarded = true;
+    range->guard_order = front != 0 ? (uint8_t)__builtin_ctzl(front) : 0;
+    guarded_set_size(range, size);
   }
-  struct large *range = range_made(base, bytes, true, USAGE_PROMISED);
-  range->guarded = true;
-  range->guard_order = front != 0 ? (uint8_t)__builtin_ctzl(front) : 0;
-  guarded_set_size(range, size);
   return range;
 }
 
