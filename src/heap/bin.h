@@ -2,7 +2,6 @@
 #pragma once
 
 #include "heap/heap.h"
-#include "os/fault.h"
 
 /* Fills the empty bin of a class from inbox or slabs and pops a block. NULL when memory is out. In a split heap the bin
  * may have blocks: a sample was due and could not be had. */

@@ -192,12 +192,10 @@ void stash_next_round(void) {
     is_held |= units_in(stash) != 0;
   }
   do {
-    next = (state + 1) & STASHES_ROUND;
-    if (is_used)
-      next |= STASHES_USED;
+    next = ((state + 1) & STASHES_ROUND) | (is_used ? STASHES_USED : 0);
     if (is_used || is_held)
-      next |= state & STASHES_OPEN; /* otherwise they close */
-    if (is_used || is_held || (state & STASHES_OPEN) != 0)
+      next |= STASHES_LIVE | (state & STASHES_OPEN);
+    else if ((state & STASHES_OPEN) != 0) /* they close */
       next |= STASHES_LIVE;
   } while (!atomic_compare_exchange_weak(&stashes_state, &state, next));
 }
