@@ -109,10 +109,12 @@ void *metadata_take(unsigned order) {
   return piece == NULL && chunk_map() ? free_take(order) : piece;
 }
 
-void metadata_give(void *piece, unsigned order) {
+static void range_give(void *at, char *end, bool is_used) {
   HOLD_LOCK(&metadata.lock);
-  free_give(piece, (char *)piece + ((size_t)1 << order), true);
+  free_give(at, end, is_used);
 }
+
+void metadata_give(void *piece, unsigned order) { range_give(piece, (char *)piece + ((size_t)1 << order), true); }
 
 /* --- trim --- */
 
@@ -140,9 +142,7 @@ static size_t chunk_trim(struct chunk *chunk) {
       if (pages_purge(pages, (size_t)(pages_end - pages)) != PURGE_REFUSED)
         given_back += resident;
     }
-    lock_take(&metadata.lock);
-    free_give(at, end, false);
-    lock_give(&metadata.lock);
+    range_give(at, end, false);
   }
   memset(chunk->free, 0, sizeof chunk->free);
   return given_back;
@@ -161,13 +161,10 @@ size_t metadata_trim(void) {
   for (unsigned order = METADATA_ORDER_MIN; order <= METADATA_ORDER_MAX; order++)
     for (struct range *range = lists[order], *next; range; range = next) {
       next = range->next;
-      if (!is_in_start_area(range)) {
+      if (is_in_start_area(range))
+        range_give(range, range->end, true);
+      else
         mark_free(range);
-        continue;
-      }
-      lock_take(&metadata.lock);
-      free_give(range, range->end, true);
-      lock_give(&metadata.lock);
     }
   size_t given_back = 0;
   for (struct chunk *chunk = chunks, *next; chunk; chunk = next) {
