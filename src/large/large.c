@@ -376,7 +376,7 @@ COLD bool large_would_pin(const void *object, size_t size) {
   if (wanted > LARGE_SHORT_UNITS * UNIT_BYTES || wanted >= bytes / PIN_SHARE || range->owner != 0 || range->guarded ||
       range->stays_mapping || bytes >= MAPPING_BYTES_MIN || usage_is_short())
     return false;
-  return (range->mapping || extent_bank_of(range->base) == EXTENT_ADOPTED) && extent_islands_are_many();
+  return (range->mapping || extent_bank_of(range->base) == EXTENT_ADOPTED) && extent_pieces_are_many();
 }
 
 size_t large_stash_units(const void *object, size_t size, size_t alignment) {

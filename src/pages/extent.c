@@ -8,7 +8,7 @@
 
 static struct {
   struct lock lock;
-  size_t islands; /* connected pieces of adopted arenas */
+  size_t pieces; /* connected ones of adopted arenas */
 } extents;
 
 enum extent_bank extent_bank_of(const void *address) {
@@ -206,9 +206,9 @@ size_t extent_give_purged(struct extent extent, enum usage from) {
 /* Adds a mapping to a bank, as an arena that is in use, or removes an extent that was cut out. */
 COLD static void bank_change(unsigned number, char *base, size_t bytes, bool is_added) {
   struct arena *arena = &bank_numbered(number)->arena;
-  size_t islands = 1 - arena_neighbours(base, bytes, bank_mark(number)), change = is_added ? bytes : -bytes;
+  size_t pieces = 1 - arena_neighbours(base, bytes, bank_mark(number)), change = is_added ? bytes : -bytes;
   if (number % EXTENT_BANKS == EXTENT_ADOPTED)
-    extents.islands += is_added ? islands : -islands;
+    extents.pieces += is_added ? pieces : -pieces;
   if (!is_added)
     map_entries_set(base, bytes / UNIT_BYTES, ENTRY_NONE); /* before the mark goes (range_entry_inside) */
   arena_mark_set(base, bytes, is_added ? bank_mark(number) : 0);
@@ -216,21 +216,21 @@ COLD static void bank_change(unsigned number, char *base, size_t bytes, bool is_
   arena->committed_bytes += change;
 }
 
-#define ISLANDS_MAX 256u /* each is a mapping, of which the kernel allows a limited number */
+#define PIECES_MAX 256u /* each is a mapping, of which the kernel allows a limited number */
 
 COLD bool extent_adopt(char *mapping, size_t bytes) {
   HOLD_LOCK(&extents.lock);
-  if (extents.islands >= ISLANDS_MAX)
+  if (extents.pieces >= PIECES_MAX)
     return false;
   bank_change(bank_number(EXTENT_ADOPTED, os_node()), mapping, bytes, true);
   return true;
 }
 
-#define ISLANDS_MANY (ISLANDS_MAX / 8)
+#define PIECES_MANY (PIECES_MAX / 8)
 
-COLD bool extent_islands_are_many(void) {
+COLD bool extent_pieces_are_many(void) {
   HOLD_LOCK(&extents.lock);
-  return extents.islands >= ISLANDS_MANY;
+  return extents.pieces >= PIECES_MANY;
 }
 
 /* --- giving back to the system --- */

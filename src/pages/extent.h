@@ -66,7 +66,7 @@ size_t extent_give_purged(struct extent extent, enum usage from);
  * returned it. It consists of whole units, and the page map covers it. False: such arenas are in too many pieces. */
 bool extent_adopt(char *mapping, size_t bytes);
 /* Tells whether an eighth of the pieces that may be is reached. */
-bool extent_islands_are_many(void);
+bool extent_pieces_are_many(void);
 
 /* Gives resident free extents back to the system, oldest first. What the system refuses (locked pages) does not keep
  * the others from going; many such extents count against most_bytes. One thread at a time (reclaim/reclaim.h). Holds no
