@@ -1,7 +1,6 @@
 #include "large/large.h"
 
 #include "base/counters.h"
-#include "base/list.h"
 #include "base/observers.h"
 #include "base/options.h"
 #include "base/probe.h"
@@ -123,29 +122,6 @@ void *large_alloc_unlocked(size_t size, size_t alignment) {
 }
 
 COLD void *large_link(void *object) { return &large_record(object)->class_previous; }
-
-STACK_OF(object_list, large, list_next, list_previous)
-
-COLD void large_list_add(struct large **first, void *object, uint32_t owner) {
-  struct large *range = large_record(object);
-  range->owner = owner;
-  object_list_push(first, range);
-}
-
-COLD void large_list_remove(struct large **first, void *object) {
-  struct large *range = large_record(object);
-  object_list_remove(first, range);
-  range->owner = 0;
-}
-
-COLD void *large_list_pop(struct large **first) {
-  void *object = *first ? large_object(*first) : NULL;
-  if (object != NULL)
-    large_list_remove(first, object);
-  return object;
-}
-
-uint32_t large_owner(const void *object) { return large_record(object)->owner; }
 
 /* Ends an object and gives its range, which counts as USAGE_LARGE still, to the caller. */
 static struct large *object_ended(void *object) {

@@ -30,15 +30,6 @@ bool large_free_unlocked(void *object);
 /* Returns a place in a live object's record for a pointer of the caller's. */
 void *large_link(void *object);
 
-/* Lists of live objects. The owner of a list guards it by a lock of its own. owner: a number that is not 0; an object
- * in no list has 0. Take an object out before it is freed or resized. large_list_pop: returns the object that it takes
- * out; NULL: the list is empty. */
-struct large;
-void large_list_add(struct large **first, void *object, uint32_t owner);
-void large_list_remove(struct large **first, void *object);
-void *large_list_pop(struct large **first);
-uint32_t large_owner(const void *object);
-
 /* Frees an object. Its entry was ENTRY_LARGE. If two threads free one object, one of them ends the program. */
 void large_free(void *object);
 

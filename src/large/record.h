@@ -9,7 +9,7 @@ struct large {
   char *base;     /* const while the range lives */
   uint32_t units; /* its length */
   uint32_t site;  /* hash of the call site */
-  uint32_t owner; /* while the object lives: whose list it is in; 0: in none (large/large.h) */
+  uint32_t owner; /* while the object lives: the private pool whose list it is in; 0: in none (threads/private.h) */
   union {
     uint8_t class;       /* while cached: of its length */
     uint8_t guard_order; /* of a guarded object: 2^order bytes without access lie in front of it, none if it is 0 */
@@ -26,7 +26,7 @@ struct large {
   _Atomic bool ended;     /* set by the one free of the object, which may be in a stash (large/stash.h) */
   union {
     uint64_t freed_ms;       /* while cached */
-    struct large *list_next; /* while the object lives: in its owner's list */
+    struct large *list_next; /* while the object lives: in that list */
   };
   union {
     struct large *class_next; /* while cached */

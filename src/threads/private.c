@@ -177,6 +177,13 @@ static void count_freed(struct pool *pool) {
   }
 }
 
+STACK_OF(objects, large, list_next, list_previous)
+
+static void object_unlist(struct large **first, struct large *range) {
+  objects_remove(first, range);
+  range->owner = 0;
+}
+
 bool private_destroy(struct pool *pool) {
   if (!lock_to_end(pool))
     return false;
@@ -196,7 +203,9 @@ bool private_destroy(struct pool *pool) {
   pool->slabs.other_bytes = pool->slabs.limit_bytes = 0;
   pool_unlock(pool);
   inbox_serve(pool); /* as heap_park does */
-  for (void *object; (object = large_list_pop(&objects)) != NULL;) {
+  while (objects != NULL) {
+    void *object = large_object(objects);
+    object_unlist(&objects, objects);
     if (UNLIKELY(load_relaxed(&observers_large_freed)))
       observers.large_freed(object);
     large_free(object);
@@ -224,7 +233,9 @@ void private_object_add(struct pool *pool, void *object, size_t reserved) {
     return;
   pool->slabs.other_bytes -= reserved;
   if (object != NULL) {
-    large_list_add(&pool->objects, object, pool->id);
+    struct large *range = map_record(object);
+    range->owner = pool->id;
+    objects_push(&pool->objects, range);
     pool->object_count++;
     pool->slabs.other_bytes += large_bytes(object);
   }
@@ -234,15 +245,16 @@ void private_object_add(struct pool *pool, void *object, size_t reserved) {
 /* If two threads free the object, the one that comes second finds another record. It leaves that alone, and
  * large_free ends the program. */
 bool private_object_remove(void *object, struct pool **from) {
-  uint32_t owner = large_owner(object);
+  struct large *range = map_record(object);
+  uint32_t owner = range->owner;
   struct pool *pool = owner != 0 ? pool_private_by_id(owner) : NULL;
   *from = NULL;
   if (LIKELY(pool == NULL))
     return true;
   if (!pool_lock(pool))
     return false;
-  if (map_entry(object) == ENTRY_LARGE && large_owner(object) == owner) {
-    large_list_remove(&pool->objects, object);
+  if (map_entry(object) == ENTRY_LARGE && range->owner == owner) {
+    object_unlist(&pool->objects, range);
     pool->object_count--;
     pool->slabs.other_bytes -= large_bytes(object);
     *from = pool;
@@ -257,7 +269,7 @@ bool private_forbids(struct pool *pool, size_t size) {
 }
 
 struct pool *private_owner(const void *block, uint32_t entry) {
-  uint32_t id = entry == ENTRY_LARGE ? large_owner(block) : entry_pool_id(entry);
+  uint32_t id = entry == ENTRY_LARGE ? ((const struct large *)map_record(block))->owner : entry_pool_id(entry);
   return LIKELY(id < PRIVATE_FIRST) ? NULL : pool_private_by_id(id);
 }
 
