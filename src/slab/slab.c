@@ -266,6 +266,10 @@ static ALWAYS_INLINE void note_freed(struct slab_set *set, size_t bytes) {
  * next one is so many blocks away at most, it is looked for in the same word of the bitmap. */
 #define NEAR_BLOCKS 16u
 
+static ALWAYS_INLINE bool is_near(const void *block, const void *next, size_t bytes) {
+  return (size_t)((const char *)next - (const char *)block) + NEAR_BLOCKS * bytes < 2 * NEAR_BLOCKS * bytes;
+}
+
 /* Puts back the first blocks of an array: the one with this index in the slab, and those after it that have their bits
  * in the same word. Returns how many: at most `most`. */
 static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct slab *slab, size_t place,
@@ -295,7 +299,7 @@ static NOINLINE size_t put_back_word(struct slab_set *set, unsigned cls, struct 
 
 size_t slab_set_give_own(struct slab_set *set, unsigned cls, void *const *blocks, size_t count, bool are_freed) {
   const uint32_t own = entry_of(set->key, cls);
-  const size_t bytes = class_bytes(cls), slab_bytes = class_slab_bytes(cls), near_bytes = NEAR_BLOCKS * bytes;
+  const size_t bytes = class_bytes(cls), slab_bytes = class_slab_bytes(cls);
   size_t given = 0;
   while (given < count) {
     char *block = blocks[given];
@@ -307,8 +311,7 @@ size_t slab_set_give_own(struct slab_set *set, unsigned cls, void *const *blocks
       flush_fault(set, cls, block);
     }
     struct place place = find_place(set, cls, leaf, block, slab_bytes, true);
-    size_t gap = given + 1 < count ? (size_t)((char *)blocks[given + 1] - block) : near_bytes;
-    if (gap + near_bytes < 2 * near_bytes) {
+    if (given + 1 < count && is_near(block, blocks[given + 1], bytes)) {
       given += put_back_word(set, cls, place.slab, place.index, blocks + given, count - given);
     } else {
       put_back(set, place, block);
@@ -351,9 +354,31 @@ static void give_batch(struct slab_set *set, void *const *blocks, size_t count) 
   note_freed(set, bytes);
 }
 
+/* Puts back the first blocks of an array if the second is near the first. Returns how many. */
+static size_t give_near(struct slab_set *set, void *const *blocks, size_t count) {
+  struct map_leaf *leaf = map_leaf(blocks[0]);
+  uint32_t entry = map_leaf_read(leaf, blocks[0]);
+  unsigned cls = entry_class(entry);
+  size_t bytes = class_bytes(cls);
+  if (count < 2 || !is_near(blocks[0], blocks[1], bytes))
+    return 0;
+  struct place place = find_place(set, cls, leaf, blocks[0], class_slab_bytes(cls), entry_is_of(entry, set->key));
+  size_t given = put_back_word(set, cls, place.slab, place.index, blocks, count);
+  set->taken_blocks[cls] -= given;
+  add_as_owner(&set->taken_bytes, -(given * bytes));
+  note_freed(set, given * bytes);
+  return given;
+}
+
+/* Of what comes in no order, only the first block of each batch is asked for its neighbour. */
 void slab_set_give_mixed(struct slab_set *set, void *const *blocks, size_t count) {
-  for (size_t i = 0; i < count; i += MIXED_BATCH)
-    give_batch(set, blocks + i, min_size(count - i, MIXED_BATCH));
+  while (count > 0) {
+    size_t given = give_near(set, blocks, count);
+    if (given == 0)
+      give_batch(set, blocks, given = min_size(count, MIXED_BATCH));
+    blocks += given;
+    count -= given;
+  }
 }
 
 /* The bits are set for a moment, to find a block that is there twice. */

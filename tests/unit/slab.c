@@ -549,6 +549,33 @@ UNIT_TEST(blocks_of_several_classes_come_back) {
   assert_none_left();
 }
 
+/* Neighbours are put back together: up or down, up to a row's end, with holes, and two rows in turns. Slabs are emptied
+ * and closed while later rows of the batch wait. */
+UNIT_TEST(rows_of_blocks_come_back) {
+  enum { CLASSES = 4, EACH = 600, ALL = CLASSES * EACH, ORDERS = 4 };
+  static const size_t sizes[CLASSES] = {16, 208, 1024, 20000};
+  static void *taken[ALL], *blocks[ALL];
+  uint64_t seed = 84;
+  for (unsigned order = 0; order < ORDERS; order++) {
+    for (unsigned i = 0; i < CLASSES; i++)
+      take_all(hak_class_of(sizes[i]), taken + (size_t)i * EACH, EACH);
+    for (size_t i = 0; i < ALL; i++) {
+      size_t in_turns = i % CLASSES * EACH + i / CLASSES, with_holes = i * 7 % ALL;
+      blocks[i] = taken[order == 0 ? i : order == 1 ? ALL - 1 - i : order == 2 ? in_turns : with_holes];
+    }
+    for (size_t given = 0, count; given < ALL; given += count) {
+      count = test_random(&seed) % 200;
+      count = count < ALL - given ? count : ALL - given;
+      slab_set_give_mixed(&set, blocks + given, count);
+      UNIT_SLABS_VALID(&set);
+    }
+    assert_int_equal(set.taken_bytes, 0);
+    for (unsigned i = 0; i < CLASSES; i++)
+      assert_int_equal(set.taken_blocks[hak_class_of(sizes[i])], 0);
+    assert_none_left();
+  }
+}
+
 /* Its full slabs are found. */
 UNIT_TEST(a_set_that_lists_full_slabs_closes_all) {
   struct slab_set private = {.key = 79u << HAK_ENTRY_ID_SHIFT, .lists_full = true};
@@ -598,11 +625,17 @@ UNIT_TEST(bugs_end_the_program_with_their_sentence) {
       up.blocks[k] = down.blocks[3 - k] = blocks[3 - i + k];
     unit_must_die(give, &up, double_free, blocks[3], "");
     unit_must_die(give, &down, double_free, blocks[3], "");
+    up.cls = down.cls = 0;
+    unit_must_die(give, &up, double_free, blocks[3], "");
+    unit_must_die(give, &down, double_free, blocks[3], "");
   }
   struct giving apart = {cls, {blocks[5], blocks[1], blocks[3]}, 3},
                 twice = {cls, {blocks[5], blocks[1], blocks[5]}, 3};
   unit_must_die(give, &apart, double_free, blocks[3], "");
   unit_must_die(give, &twice, double_free, blocks[5], "");
+  twice.cls = 0;
+  unit_must_die(give, &twice, double_free, blocks[5], "");
+  unit_must_die(give, &(struct giving){0, {first, other[0], first}, 3}, double_free, first, "");
   char *unborn = first + 20 * class_bytes(cls);
   unit_must_die(give, &(struct giving){cls, {unborn}, 1}, double_free, unborn, "");
 
@@ -611,19 +644,22 @@ UNIT_TEST(bugs_end_the_program_with_their_sentence) {
   unit_must_die(give, &(struct giving){cls, {first + 1}, 1}, "free of ", first + 1, not_a_block);
   unit_must_die(give, &(struct giving){cls, {first, first + 97}, 2}, "free of ", first + 97, not_a_block);
   unit_must_die(give, &(struct giving){0, {other[0], first + 1}, 2}, "free of ", first + 1, not_a_block);
+  unit_must_die(give, &(struct giving){0, {first, first + 97}, 2}, "free of ", first + 97, not_a_block);
   char *tail = first + size_classes[cls].block_count * class_bytes(cls);
   unit_must_die(give, &(struct giving){cls, {tail}, 1}, "free of ", tail, not_a_block);
   unit_must_die(give, &(struct giving){cls, {first, tail}, 2}, "free of ", tail, not_a_block);
+  unit_must_die(give, &(struct giving){0, {first, tail}, 2}, "free of ", tail, not_a_block);
 
   /* The pointer's unit is no slab of this class and set: it was, when the pointer got into a bin. */
   unit_must_die(give, &(struct giving){cls, {other[0]}, 1}, double_free, other[0], "");
   unit_must_die(give, &(struct giving){cls, {first, other[0]}, 2}, double_free, other[0], "");
   struct slab_set stranger = {.key = 78u << HAK_ENTRY_ID_SHIFT};
-  void *foreign[1];
-  assert_int_equal(slab_set_take(&stranger, cls, foreign + 1, 1), 1);
+  void *foreign[2];
+  assert_int_equal(slab_set_take(&stranger, cls, foreign + 2, 2), 2);
   unit_must_die(give, &(struct giving){cls, {foreign[0]}, 1}, double_free, foreign[0], "");
   unit_must_die(give, &(struct giving){0, {foreign[0]}, 1}, double_free, foreign[0], "");
-  slab_set_give(&stranger, cls, foreign, 1);
+  unit_must_die(give, &(struct giving){0, {foreign[0], foreign[1]}, 2}, double_free, foreign[0], "");
+  slab_set_give(&stranger, cls, foreign, 2);
   slab_set_close_empty(&stranger);
   unit_must_die(give, &(struct giving){cls, {foreign[0]}, 1}, double_free, foreign[0], "");
 
