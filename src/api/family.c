@@ -20,8 +20,16 @@
 
 #include <string.h>
 
-#define SHRINK_SHARE 2 /* a block stays in place unless less than half of it is asked for */
 #define GROWTH_SHARE 4 /* a block that moves grows by a quarter at least */
+
+/* A block that shrinks stays in place unless less than five eighths of it are asked for, or less than half of a short
+ * one: a copy may be of the next power of two as well (heap/bin.c, FIRST_BYTES_MAX). More than five eighths would not do.
+ * A block that grew by a quarter and was rounded up to its class may be asked for 0.65 of that (6657 bytes in 10240), and
+ * would move again when it shrinks by a little. */
+#define SHRINK_SHORT_MAX 2048u
+static ALWAYS_INLINE bool stays_in_place(size_t bytes, size_t size) {
+  return size <= bytes && size >= (bytes <= SHRINK_SHORT_MAX ? bytes / 2 : bytes / 8 * 5);
+}
 
 NOINLINE size_t hak_usable_size(const void *block) {
   uint32_t entry = map_entry(block);
@@ -133,7 +141,7 @@ static NOINLINE void *checked_realloc(void *block, uint32_t entry, size_t size, 
 
 static void *packed_realloc(void *block, size_t size, uintptr_t site) {
   size_t bytes = packed_bytes(block);
-  if (size == bytes || (!packed_is_sealed && size < bytes && size >= bytes / SHRINK_SHARE))
+  if (size == bytes || (!packed_is_sealed && stays_in_place(bytes, size)))
     return block;
   bool is_sample = load_relaxed(&observers_large_freed);
   bool is_resized = false;
@@ -162,6 +170,7 @@ static void *large_resized(void *block, size_t bytes, size_t size, bool *is_dirt
 /* A large object that shrinks to more than this stays one, of one unit: it grows again without being copied. A class of
  * blocks has whole units there as well. */
 #define UNIT_KEPT_MIN (HAK_SMALL_MAX / 8 * 7)
+#define GUARDED_SHRINK_SHARE 2 /* one with guards is resized where it lies unless less than half of it is asked for */
 
 static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
   if (!large_is_start(block))
@@ -171,8 +180,8 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
   if (size > UNIT_KEPT_MIN && large_keeps_length(block, size))
     return block;
   size_t bytes = large_bytes(block);
-  bool stays = size > UNIT_KEPT_MIN || (guarded_is_on && size >= bytes / SHRINK_SHARE);
-  if (!stays && size <= bytes && size >= bytes / SHRINK_SHARE)
+  bool stays = size > UNIT_KEPT_MIN || (guarded_is_on && size >= bytes / GUARDED_SHRINK_SHARE);
+  if (!stays && stays_in_place(bytes, size))
     return block;
   if (!stays || UNLIKELY(large_would_pin(block, size))) {
     void *moved = resize_by_copy(block, bytes, size, site);
@@ -229,7 +238,7 @@ void *hak_realloc(void *block, size_t size) {
   if (UNLIKELY(entry_pool_id(entry) == 0 && !entry_is_spare(entry)))
     return entry == ENTRY_LARGE ? large_realloc(block, size, CALL_SITE) : rare_realloc(block, entry, size, CALL_SITE);
   size_t bytes = class_bytes(entry_class(entry));
-  if (size <= bytes && size >= bytes / SHRINK_SHARE)
+  if (stays_in_place(bytes, size))
     return block;
   if (!entry_is_spare(entry) && !slab_is_block_start(block, entry_class(entry)))
     fault_not_a_block(block);

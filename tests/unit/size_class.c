@@ -143,6 +143,27 @@ UNIT_TEST(a_block_that_grows_in_steps_is_copied_rarely) {
   hak_free(block);
 }
 
+/* A long block stays as long as five eighths of it are asked for, so one that grew by a little and shrinks again is not
+ * copied twice a turn. For less it moves to a shorter class. */
+UNIT_TEST(a_long_block_that_shrinks_by_much_moves) {
+  enum { SHORT_MAX = 2048 };
+  for (unsigned cls = hak_class_of(SHORT_MAX) + 1; cls < HAK_CLASS_COUNT; cls++) {
+    size_t bytes = class_bytes(cls), least = bytes / 8 * 5;
+    unsigned char *block = UNIT_GOT(hak_malloc(bytes));
+    memset(block, 7, bytes);
+    assert_ptr_equal(hak_realloc(block, least), block);
+    block = UNIT_GOT(hak_realloc(block, least - 1));
+    assert_true(hak_usable_size(block) < bytes);
+    for (size_t i = 0; i < least - 1; i++)
+      assert_int_equal(block[i], 7);
+    hak_free(block);
+    block = UNIT_GOT(hak_malloc(bytes));
+    block = UNIT_GOT(hak_realloc(block, bytes + 1));
+    assert_ptr_equal(hak_realloc(block, bytes - bytes / 64), block);
+    hak_free(block);
+  }
+}
+
 /* One block lives at a time. Whatever length it has at its end, the next one takes its memory on the way. */
 UNIT_TEST(blocks_that_grow_leave_little_behind) {
   enum { ROUNDS = 200 };
