@@ -136,6 +136,7 @@ expect 127 '' 'command not found' "$hak" run -- ./hakmem-nonsense
 expect 126 '' 'not an executable file' "$hak" run -- /etc/passwd
 expect 126 '' 'not an executable file' "$hak" run -- /etc
 HAK_LIB=/nonsense expect 125 '' 'there is no /nonsense' "$hak" run -- true
+HAK_LIB=/etc/passwd expect 125 '' '/etc/passwd is no library' "$hak" run -- true
 
 # The demonstration, with the commands of another system where they are here.
 mkdir "$work/commands"
