@@ -144,7 +144,7 @@ static void granted_move_on(void) {
       atomic_compare_exchange_strong_explicit(&usage.granted_since_ms, &since_ms, now_ms, memory_order_relaxed,
                                               memory_order_relaxed)) {
     size_t granted = load_relaxed(&usage.granted); /* in the first GRANTED_MS since since_ms */
-    store_relaxed(&usage.granted_before, now_ms - since_ms > 2 * GRANTED_MS ? 0 : granted);
+    store_relaxed(&usage.granted_before, now_ms - since_ms > 2 * (uint64_t)GRANTED_MS ? 0 : granted);
     figure_take_back(&usage.granted, granted); /* what others add meanwhile stays */
   }
 }
