@@ -25,7 +25,7 @@ _Static_assert(BIN_SLOTS_MAX * sizeof(void *) <= (size_t)1 << METADATA_ORDER_MAX
 #define REFILLS_TO_GROW 16 /* after this many refills without a flush the bin is too small */
 #define REFILLS_TO_FILL 3  /* after this many refills in a row nothing is freed, so a refill fills all slots */
 /* A young bin grows the first time that it is empty again or full; if the thread only frees blocks of the class the
- * fourth time, in a crowded pool the eighth. */
+ * fourth time, in a crowded pool the eighth (docs/decisions/0081). */
 #define LOOKS_TO_GROW_FREED_ONLY 4u
 #define LOOKS_TO_GROW_CROWDED 8u
 /* Blocks that one slow path takes out of the slabs, or puts back, for one class; and those of a longer bin that stay
