@@ -58,7 +58,7 @@ uint64_t doctor_hard_limit(const struct doctor *doctor, uint64_t option_bytes) {
   const struct doctor_group *group = &doctor->group;
   uint64_t total = doctor_line_number(doctor_read(doctor, "/proc/meminfo"), "SwapTotal:");
   uint64_t swap = min_size(total == UINT64_MAX ? 0 : total * 1024, group->swap_bytes);
-  return limit_hard(option_bytes, group->limit_bytes, min_size(swap, less(group->both_bytes, group->limit_bytes)));
+  return limit_hard(option_bytes, group->limit_bytes, min_size(swap, sub_sat(group->both_bytes, group->limit_bytes)));
 }
 
 static void look_kills(const struct doctor *doctor) {

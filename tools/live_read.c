@@ -416,7 +416,7 @@ uint64_t live_time_ns(const struct live_process *process) {
 }
 
 double live_age_s(const struct live_process *process) {
-  return (double)less(os_nanoseconds(), live_time_ns(process)) / 1e9;
+  return (double)sub_sat(os_nanoseconds(), live_time_ns(process)) / 1e9;
 }
 
 /* --- what else there is to know --- */

@@ -55,7 +55,7 @@ static uint64_t growth_of(const struct live_process *process, const char *table,
   uint64_t now = live_value(process, &rows, 0, column);
   if (rows.table)
     rows.words = process->spare + rows.table->words_at + 1;
-  return less(now, live_value(process, &rows, 0, column));
+  return sub_sat(now, live_value(process, &rows, 0, column));
 }
 
 double top_rate(const struct top_data *data, const char *total) {

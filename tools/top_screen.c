@@ -64,7 +64,7 @@ static uint64_t graph_top(const struct top_data *data, unsigned columns) {
  * at `below` eighths. */
 static const char *cell_text(bool has_blocks, uint64_t live_eighths, uint64_t heap_eighths, uint64_t below) {
   static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  uint64_t live = less(live_eighths, below);
+  uint64_t live = sub_sat(live_eighths, below);
   if (live > 0)
     return has_blocks ? blocks[live < EIGHTHS ? live : EIGHTHS] : "#";
   return heap_eighths > below ? (has_blocks ? "░" : ":") : " ";

@@ -68,7 +68,7 @@ static struct policy_table_costs measure_costs(uint32_t break_even_ms) {
       least[step] = min_size(least[step], next[step]);
   }
   return policy_table_costs_of(clamp_ns(least[TRIAL_TOUCH] / pages, 100, 20000),
-                               clamp_ns(less(least[TRIAL_PURGE], least[TRIAL_PURGE_NOTHING]) / pages, 10, 5000),
+                               clamp_ns(sub_sat(least[TRIAL_PURGE], least[TRIAL_PURGE_NOTHING]) / pages, 10, 5000),
                                clamp_ns(least[TRIAL_PURGE_NOTHING], 100, 50000),
                                clamp_ns(least[TRIAL_MAP] + least[TRIAL_UNMAP], 200, 100000), break_even_ms);
 }

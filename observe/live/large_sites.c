@@ -35,7 +35,7 @@ void large_site_changed(uint32_t hash, uintptr_t site, int objects, size_t bytes
   figure_add(&place->live_count, (size_t)objects);
   figure_add(&place->live_bytes, wanted - bytes);
   figure_add(&place->taken_count, objects > 0);
-  figure_add(&place->taken_bytes, less(wanted, bytes));
+  figure_add(&place->taken_bytes, sub_sat(wanted, bytes));
 }
 
 /* Objects that were taken before the option was read, and freed after it, make the sum negative; returns 0 then. */

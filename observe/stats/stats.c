@@ -115,7 +115,7 @@ static void add_memory(struct hak_stats *out) {
                       out->guarded_bytes;
   /* Slabs and large objects are read at two times: their sum may be higher than the two ever were together. */
   out->heap_peak_bytes = usage_taken_peak();
-  out->heap_bytes = min_size(less(usage_taken(), usage_taken_large()) + out->large_bytes, out->heap_peak_bytes);
+  out->heap_bytes = min_size(sub_sat(usage_taken(), usage_taken_large()) + out->large_bytes, out->heap_peak_bytes);
   out->limit_bytes = usage_limit() == SIZE_MAX ? 0 : usage_limit();
 }
 

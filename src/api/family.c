@@ -22,10 +22,10 @@
 
 #define GROWTH_SHARE 4 /* a block that moves grows by a quarter at least */
 
-/* A block that shrinks stays in place unless less than five eighths of it are asked for, or less than half of a short
- * one: a copy may be of the next power of two as well (heap/bin.c, FIRST_BYTES_MAX). More than five eighths would not do.
- * A block that grew by a quarter and was rounded up to its class may be asked for 0.65 of that (6657 bytes in 10240), and
- * would move again when it shrinks by a little. */
+/* A block that shrinks stays in place unless less than five eighths of it are asked for. Of a short one it is half,
+ * because its copy may have the next power of two (heap/bin.c, FIRST_BYTES_MAX). More than five eighths would not do: a
+ * block that grew by a quarter, and was rounded up to its class, may be asked for 0.65 of that (6657 bytes in 10240).
+ * It would move again when it shrinks by a little. */
 #define SHRINK_SHORT_MAX 2048u
 static ALWAYS_INLINE bool stays_in_place(size_t bytes, size_t size) {
   return size <= bytes && size >= (bytes <= SHRINK_SHORT_MAX ? bytes / 2 : bytes / 8 * 5);
@@ -157,13 +157,13 @@ static void *large_resized(void *block, size_t bytes, size_t size, bool *is_dirt
   struct pool *owner = private_owner(block, ENTRY_LARGE), *from;
   size_t more = owner != NULL ? large_length(size) : 0; /* before the old bytes are given up */
   if (UNLIKELY(owner != NULL) &&
-      (!private_reserve(owner, less(more, bytes)) || !private_object_remove(block, &from) || from != owner))
+      (!private_reserve(owner, sub_sat(more, bytes)) || !private_object_remove(block, &from) || from != owner))
     return NULL;
   void *resized = large_resize(block, size, is_dirty);
   if (UNLIKELY(resized == NULL) && usage_look())
     resized = large_resize(block, size, is_dirty);
   if (UNLIKELY(owner != NULL))
-    private_object_add(owner, resized ? resized : block, less(more, bytes));
+    private_object_add(owner, resized ? resized : block, sub_sat(more, bytes));
   return resized;
 }
 
@@ -196,7 +196,7 @@ static NOINLINE void *large_realloc(void *block, size_t size, uintptr_t site) {
     resized = large_resized(block, bytes, size, &is_dirty);
     bool is_changed = resized != NULL && (resized != block || large_bytes(resized) != bytes);
     if (UNLIKELY(checked_is_on()) && resized != NULL && is_dirty) /* no block shows what others left */
-      memset((char *)resized + bytes, 0, less(large_bytes(resized), bytes));
+      memset((char *)resized + bytes, 0, sub_sat(large_bytes(resized), bytes));
     if (is_sample)
       observers.large_resized(block, is_changed);
     if (UNLIKELY(load_relaxed(&observers_large_made)) && is_changed)

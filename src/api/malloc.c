@@ -105,7 +105,7 @@ static NOINLINE void *malloc_checked(size_t size, size_t alignment, uintptr_t si
   struct kept taken;
   size = max_size(size, 1);
   if (UNLIKELY(alignment > BLOCK_ALIGNMENT)) /* the class may be much longer */
-    size = max_size(size, less(class_bytes(cls), CHECKED_SLACK_MAX));
+    size = max_size(size, sub_sat(class_bytes(cls), CHECKED_SLACK_MAX));
   if (LIKELY(cls != 0) && LIKELY(cache != NULL) && LIKELY(checked_take_drawn(cache, class_in(cache, cls), &taken)))
     return block_begin(taken, class_in(cache, cls)->block_bytes, size);
   return malloc_checked_slow(size, alignment, site);

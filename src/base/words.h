@@ -50,8 +50,8 @@ static inline uintptr_t round_down(uintptr_t value, size_t power_of_two) {
   return value & ~(uintptr_t)(power_of_two - 1);
 }
 static inline bool is_power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
-/* Returns a - b, or 0 if b is larger. Both are read once, because other threads may change them. */
-static inline size_t less(size_t a, size_t b) { return a > b ? a - b : 0; }
+/* Saturating subtraction: a - b, or 0 if b is larger. Both are read once, because other threads may change them. */
+static inline size_t sub_sat(size_t a, size_t b) { return a > b ? a - b : 0; }
 static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 

@@ -22,7 +22,7 @@ extern struct decay big_cache_decay, extents_decay;
 static inline size_t decay_total(const struct decay *decay) { return load_relaxed(&decay->bytes); }
 static inline size_t decay_bytes(const struct decay *decay, enum decider decider) {
   size_t learned = load_relaxed(&decay->learned);
-  return decider == BY_ENGINE ? learned : less(decay_total(decay), learned);
+  return decider == BY_ENGINE ? learned : sub_sat(decay_total(decay), learned);
 }
 /* Returns when the oldest range that the preset decides about was freed; 0: there is none. */
 static inline uint64_t decay_oldest_ms(const struct decay *decay) {

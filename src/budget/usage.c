@@ -47,7 +47,7 @@ static void figure_add(_Atomic size_t *figure, size_t bytes) {
 /* Subtracts, down to 0. */
 static void figure_take_back(_Atomic size_t *figure, size_t bytes) {
   size_t before = load_relaxed(figure);
-  while (!atomic_compare_exchange_weak_explicit(figure, &before, less(before, bytes), memory_order_relaxed,
+  while (!atomic_compare_exchange_weak_explicit(figure, &before, sub_sat(before, bytes), memory_order_relaxed,
                                                 memory_order_relaxed))
     ;
 }
@@ -55,7 +55,7 @@ static void figure_take_back(_Atomic size_t *figure, size_t bytes) {
 /* The cached bytes are read last, so that what was freed meanwhile is not taken for live. */
 size_t usage_taken_large(void) {
   size_t bytes = atomic_load_explicit(&usage_at[USAGE_LARGE], memory_order_acquire);
-  return less(bytes, decay_total(&big_cache_decay));
+  return sub_sat(bytes, decay_total(&big_cache_decay));
 }
 size_t usage_held(void) {
   return usage_slabs() + load_relaxed(&usage_at[USAGE_LARGE]) + load_relaxed(&usage_at[USAGE_FREE]);
@@ -239,7 +239,7 @@ bool usage_reserve(size_t bytes) {
 
 /* Tells whether more than a part of a limit is used, and little is left. */
 static bool limit_is_near(size_t limit, size_t share, size_t used_bytes) {
-  return used_bytes > limit / share && less(limit, used_bytes) < NEAR_BYTES;
+  return used_bytes > limit / share && sub_sat(limit, used_bytes) < NEAR_BYTES;
 }
 
 static bool limit_is_short(size_t limit) {
@@ -273,7 +273,7 @@ bool usage_own_limit_is_near(void) {
   return UNLIKELY(limit != 0) && limit_is_near(limit, OWN_SHARE, usage_taken());
 }
 
-size_t usage_left(void) { return less(os_memory_limit(), usage_taken()); }
+size_t usage_left(void) { return sub_sat(os_memory_limit(), usage_taken()); }
 
 #define KEEP_SHARE 8u /* this fraction of what is taken may stay as free memory */
 
@@ -282,7 +282,7 @@ size_t usage_keep_max(void) { return load_relaxed(&usage.keep_max); }
 static size_t keep_by_preset(void) { return ((size_t)option_value(OPTION_KEEP_MB) << 20) + usage_taken() / KEEP_SHARE; }
 size_t usage_keep(void) { return min_size(usage_keep_max(), keep_by_preset()); }
 size_t usage_keep_learned(void) {
-  return min_size(usage_keep_max(), max_size(keep_by_preset(), less(usage_taken_peak(), usage_taken())));
+  return min_size(usage_keep_max(), max_size(keep_by_preset(), sub_sat(usage_taken_peak(), usage_taken())));
 }
 
 /* From this size on, a purge also undoes what the program did to the pages: that costs little beside the purge. */
@@ -336,6 +336,6 @@ enum purge_result pages_purge(void *address, size_t size) {
 
 size_t pages_purge_inside(const void *begin, const void *end) {
   uintptr_t pages = round_up((uintptr_t)begin, os_page_bytes());
-  size_t bytes = less(round_down((uintptr_t)end, os_page_bytes()), pages);
+  size_t bytes = sub_sat(round_down((uintptr_t)end, os_page_bytes()), pages);
   return bytes > 0 && pages_purge((void *)pages, bytes) != PURGE_REFUSED ? bytes : 0;
 }

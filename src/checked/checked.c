@@ -39,7 +39,7 @@ static struct checked_cache *cache_open(struct heap *heap) {
 
 static struct kept *reserve_of(const struct checked_class *class) { return class->places + class->mask + 1; }
 static size_t reserve_room(const struct checked_class *class) {
-  return less((size_t)(class->kept_max + 1 - class->ready_max), reserve_count(class));
+  return sub_sat((size_t)(class->kept_max + 1 - class->ready_max), reserve_count(class));
 }
 
 static void filled_add(struct checked_cache *cache, const struct checked_class *class, uint64_t count) {
@@ -92,7 +92,7 @@ static void class_grow(struct checked_class *class, unsigned cls) {
 
 /* Makes blocks of the reserve ready, up to as many as may be, and draws the next one. Returns false if too few are. */
 static bool ready_refill(struct checked_cache *cache, struct checked_class *class) {
-  size_t reserve = reserve_count(class), count = min_size(reserve, less(class->ready_max, class->ready));
+  size_t reserve = reserve_count(class), count = min_size(reserve, sub_sat(class->ready_max, class->ready));
   uint64_t first = load_relaxed(&class->first);
   next_put_back(class);
   for (size_t i = 0; i < count; i++)
@@ -192,7 +192,7 @@ static void kept_give(struct checked_cache *cache, unsigned cls, size_t count) {
 static void reserve_fill(struct heap *heap, struct checked_class *class, unsigned cls) {
   struct pool *pool = checked_pool(heap, cls);
   void *slots[KEPT_MAX];
-  size_t wanted = less(max_size(class->ready_max, class->kept_max / 2), class->ready);
+  size_t wanted = sub_sat(max_size(class->ready_max, class->kept_max / 2), class->ready);
   if (!pool_lock(pool))
     return;
   size_t taken = slab_set_take(&pool->slabs, cls, slots + wanted, wanted);

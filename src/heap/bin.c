@@ -58,7 +58,7 @@ static void bin_set_end(struct heap *heap, unsigned cls) {
   bin_of(heap, cls)->end = state->base + state->slots - 1;
 }
 
-size_t bin_granted_slots(const struct bin_state *state, size_t slots) { return less(slots, state->slots_initial); }
+size_t bin_granted_slots(const struct bin_state *state, size_t slots) { return sub_sat(slots, state->slots_initial); }
 
 static _Atomic size_t granted_bytes; /* the sum of all heaps' granted_bytes */
 
@@ -407,7 +407,7 @@ static bool bin_give_older(struct heap *heap, unsigned cls) {
     return false;
   state->streak -= !is_young(state) && state->streak > -STREAK_MAX;
   if (UNLIKELY(bin_drains(state->slots, class_bytes(cls), dropped_blocks(state)))) {
-    lowered = min_size(less(count + 1, max_size(DRAINED_SLOTS, state->slots_initial)), FLUSH_BLOCKS_MAX);
+    lowered = min_size(sub_sat(count + 1, max_size(DRAINED_SLOTS, state->slots_initial)), FLUSH_BLOCKS_MAX);
     given = min_size(FLUSH_BLOCKS_MAX + lowered, count);
     state->high = state->slots; /* the thread may need them all in its next turn */
   }

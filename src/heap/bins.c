@@ -40,7 +40,7 @@ static struct step step_begin(const struct heap *heap) {
   return (struct step){.slabs = slabs, .closed = slabs->counters.slabs_closed};
 }
 static size_t step_left(const struct step *step, size_t budget) {
-  return less(budget, step->blocks + CLOSE_BLOCKS * (size_t)(step->slabs->counters.slabs_closed - step->closed));
+  return sub_sat(budget, step->blocks + CLOSE_BLOCKS * (size_t)(step->slabs->counters.slabs_closed - step->closed));
 }
 
 /* Gives back a part of *left blocks of a bin. Returns how many. */
@@ -90,7 +90,7 @@ static void follow_step(struct heap *heap, size_t budget) {
   }
   work->follows = (uint8_t)(cls < HAK_CLASS_COUNT ? cls : 0);
   if (!is_fall)
-    usage_freed_add(less(slab_bytes, slabs->slab_bytes));
+    usage_freed_add(sub_sat(slab_bytes, slabs->slab_bytes));
 }
 
 /* What the slabs have now is what they are compared with next: slabs that close as the bins follow, and are opened
@@ -132,7 +132,7 @@ static bool unpin_bins(struct heap *heap, unsigned classes, size_t budget) {
     step.blocks += VISIT_BLOCKS + give_back(heap, cls, &left, most, false);
     slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);
   }
-  usage_freed_add(less(slab_bytes, slabs->slab_bytes));
+  usage_freed_add(sub_sat(slab_bytes, slabs->slab_bytes));
   return slabs->counters.slabs_closed != step.closed;
 }
 
@@ -142,7 +142,7 @@ void bins_unpin(struct heap *heap) { unpin_bins(heap, HAK_CLASS_COUNT, UNPIN_BLO
 
 void bins_after_large(struct heap *heap, size_t bytes) {
   struct pool *pool = heap_pool(heap);
-  size_t free_bytes = less(usage_slabs(), slab_set_taken_bytes(&pool->slabs)); /* other pools' slabs count, too */
+  size_t free_bytes = sub_sat(usage_slabs(), slab_set_taken_bytes(&pool->slabs)); /* other pools' slabs count, too */
   heap->slab_free_seen = min_size(heap->slab_free_seen, free_bytes);
   if (LIKELY(free_bytes - heap->slab_free_seen < UNPIN_BYTES_MIN) || heap->inherited_calls > 0 ||
       !lock_try(&pool->lock))

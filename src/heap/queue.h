@@ -6,8 +6,8 @@
  * (heap/split.h), and malloc takes the block of a bin that was freed first.
  *   Q1  While heap->is_queue, the blocks of a class lie from the top of malloc's bin up to the top of free's bin. The
  *       slot in front of them is NULL, so malloc's fast path finds an empty bin
- *   Q2  an owner that ends in malloc may leave a NULL as the first block. bin_bottom passes over it. The next owner begins
- *       with a heap that is whole
+ *   Q2  an owner that ends in malloc may leave a NULL as the first block. bin_bottom passes over it. The next owner's
+ *       heap begins whole
  *   Q3  a heap that is split to count is no queue, nor is a heap of a hak_heap
  */
 #pragma once

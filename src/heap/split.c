@@ -36,7 +36,7 @@ COLD struct class_counts tally_counts(const struct heap *heap, unsigned cls) {
   uint64_t in_bin = heap_is_counted(heap) ? bin_count(heap, cls) : 0;
   return (struct class_counts){
       .allocated = allocated,
-      .freed = less(allocated + in_bin, class->brought) + load_relaxed(&class->freed_of_others),
+      .freed = sub_sat(allocated + in_bin, class->brought) + load_relaxed(&class->freed_of_others),
   };
 }
 

@@ -57,7 +57,7 @@ static void set_end(struct chunk *chunk, size_t index, bool value) { bit_set(chu
 static struct run aligned_part(const struct chunk *chunk, struct run run, size_t alignment) {
   uintptr_t at = (uintptr_t)chunk->base + run.first * GRANULE_BYTES;
   size_t skipped = (round_up(at, alignment) - at) / GRANULE_BYTES;
-  return (struct run){.first = run.first + skipped, .count = less(run.count, skipped)};
+  return (struct run){.first = run.first + skipped, .count = sub_sat(run.count, skipped)};
 }
 
 /* Returns the first free run whose aligned part has so many granules; an empty run if there is none. */
@@ -274,7 +274,7 @@ bool packed_resize(void *block, size_t size) {
   struct chunk *chunk = chunk_of(block);
   struct run run = run_of(chunk, block);
   size_t end = run.first + run.count;
-  struct run behind = {.first = end, .count = less(wanted, run.count)};
+  struct run behind = {.first = end, .count = sub_sat(wanted, run.count)};
   bool fits = end + behind.count <= chunk->granules &&
               bit_find(chunk->used, end, end + behind.count, true) == end + behind.count;
   if (fits && packed_is_sealed)

@@ -64,7 +64,7 @@ static uint32_t mapping_at(const void *unit, size_t *bytes) {
  * in no mapping, and a mapping's record is never longer than the mapping (range_units_set). No mapping goes on behind a
  * unit of an arena. */
 COLD uint32_t range_entry_inside(const void *address) {
-  uintptr_t end = less((uintptr_t)address, load_relaxed(&figures.longest_bytes));
+  uintptr_t end = sub_sat((uintptr_t)address, load_relaxed(&figures.longest_bytes));
   uintptr_t unit = round_down((uintptr_t)address, UNIT_BYTES);
   for (; (unit = map_start_before(unit, end)) != 0; unit -= UNIT_BYTES) {
     size_t bytes;
@@ -221,7 +221,7 @@ static struct large *take_stashed(uint32_t before_round, size_t units_min, size_
   if (range == NULL)
     return NULL;
   size_t bytes = large_range_bytes(range);
-  store_relaxed(&stashed.bytes, less(load_relaxed(&stashed.bytes), bytes));
+  store_relaxed(&stashed.bytes, sub_sat(load_relaxed(&stashed.bytes), bytes));
   usage_move_begin(bytes);
   range_entries_set(range, ENTRY_LARGE_FREE);
   return range;
@@ -356,7 +356,7 @@ static void cache_shrink(void) {
   size_t cache_max = range_cache_max();
   if (decay_total(&big_cache_decay) <= cache_max)
     return;
-  range_evict(purge_by_preset(less(cache_max, decay_bytes(&big_cache_decay, BY_ENGINE)), UINT64_MAX));
+  range_evict(purge_by_preset(sub_sat(cache_max, decay_bytes(&big_cache_decay, BY_ENGINE)), UINT64_MAX));
   struct large *range;
   while (decay_total(&big_cache_decay) > cache_max &&
          (range = big_cache_take_oldest(purge_by_engine(false, 0, UINT64_MAX))) != NULL)

@@ -306,9 +306,9 @@ COLD size_t extents_purge(struct purge purge) {
   size_t purged = 0, before = 0, untried = decay_bytes(&extents_decay, purge.decider), bytes;
   unsigned splits = SPLITS_MAX, refusals = 0;
   for (; purge.most_bytes > 0 && untried > 0 && (bytes = purge_oldest(purge, &purged, &splits)) > 0; before = purged) {
-    untried = less(untried, bytes);
+    untried = sub_sat(untried, bytes);
     if (purged > before || ++refusals > REFUSALS_MAX)
-      purge.most_bytes = less(purge.most_bytes, bytes);
+      purge.most_bytes = sub_sat(purge.most_bytes, bytes);
   }
   return purged;
 }

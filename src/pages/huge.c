@@ -73,7 +73,7 @@ static void judge_watched(size_t heap_bytes) {
   for (unsigned i = 0; i < WATCHED_COUNT && untouched <= bytes / HUGE_UNFILLED_SHARE; i++)
     if (huge.watched[i].base != NULL)
       untouched += untouched_bytes(huge.watched[i].base, huge.watched[i].bytes);
-  if (huge_note_written(&huge.state, less(bytes, untouched), bytes, heap_bytes))
+  if (huge_note_written(&huge.state, sub_sat(bytes, untouched), bytes, heap_bytes))
     memset(huge.watched, 0, sizeof huge.watched);
 }
 

@@ -201,7 +201,7 @@ COLD uintptr_t map_start_before(uintptr_t unit, uintptr_t end) {
     if (rows != 0)
       unit = round_down(unit, ROW_BYTES) - ((size_t)__builtin_clzll(rows) - 1) * ROW_BYTES - UNIT_BYTES;
     else
-      unit = less(round_down(unit, passed), UNIT_BYTES);
+      unit = sub_sat(round_down(unit, passed), UNIT_BYTES);
   }
   return 0;
 }

@@ -83,19 +83,19 @@ bool bin_drains(size_t slots, size_t block_bytes, size_t dropped) {
 /* Growth counts early: what lies idle in bins then keeps slabs open that would serve it. A fall must be larger, because
  * what is freed now is often allocated again. */
 enum bins_follow bins_follow(size_t seen_bytes, size_t slab_bytes) {
-  if (less(slab_bytes, seen_bytes) > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN))
+  if (sub_sat(slab_bytes, seen_bytes) > max_size(seen_bytes / FOLLOW_GROWTH_SHARE, FOLLOW_GROWTH_MIN))
     return FOLLOW_GROWTH;
-  if (less(seen_bytes, slab_bytes) > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_FALL_MIN))
+  if (sub_sat(seen_bytes, slab_bytes) > max_size(seen_bytes / FOLLOW_FALL_SHARE, FOLLOW_FALL_MIN))
     return FOLLOW_FALL;
   return FOLLOW_NOTHING;
 }
 
 bool slabs_are_mostly_free(size_t slab_bytes, size_t taken_bytes) {
-  return less(slab_bytes, taken_bytes) > max_size(slab_bytes / MOSTLY_SHARE, MOSTLY_MIN);
+  return sub_sat(slab_bytes, taken_bytes) > max_size(slab_bytes / MOSTLY_SHARE, MOSTLY_MIN);
 }
 
 bool bin_pins_slabs(size_t blocks, size_t taken_blocks, size_t block_bytes, size_t slabs, size_t slab_bytes) {
-  return slabs >= PINNED_SLABS_MIN && less(taken_blocks, blocks) <= slabs / PINNED_SHARE &&
+  return slabs >= PINNED_SLABS_MIN && sub_sat(taken_blocks, blocks) <= slabs / PINNED_SHARE &&
          blocks * block_bytes <= slabs * slab_bytes / PINNED_SHARE;
 }
 

@@ -32,7 +32,7 @@ bool huge_spend(struct huge_state *state, size_t range_bytes) {
       state->earned_bytes > 0 || range_bytes <= HUGE_RANGE_BYTES_MIN ? &state->earned_bytes : &state->lent_bytes;
   if (*from == 0)
     return false;
-  *from = less(*from, range_bytes);
+  *from = sub_sat(*from, range_bytes);
   return true;
 }
 

@@ -28,19 +28,20 @@ bool limit_admits(size_t limit_bytes, size_t held_bytes, size_t bytes) {
 
 /* Returns what a limit leaves beside the part of these bytes that is not free. */
 static size_t left_beside(const struct limit_view *view, size_t bytes) {
-  return less(view->high_bytes, less(bytes, view->free_bytes));
+  return sub_sat(view->high_bytes, sub_sat(bytes, view->free_bytes));
 }
 
 size_t limit_keep(const struct limit_view *view) {
   if (view->charged_bytes >= view->high_bytes)
     return 0;
-  size_t excess = less(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE), keep = SIZE_MAX;
+  size_t excess = sub_sat(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE), keep = SIZE_MAX;
   if (excess > 0)
-    keep = max_size(less(view->free_bytes, excess), max_size(left_beside(view, view->held_bytes) / LEFT_SHARE,
+    keep =
+        max_size(sub_sat(view->free_bytes, excess), max_size(left_beside(view, view->held_bytes) / LEFT_SHARE,
                                                              left_beside(view, view->charged_bytes) / UNTOUCHED_SHARE));
   if (view->target_bytes != 0) {
-    excess = less(less(view->held_bytes, view->live_bytes), view->target_bytes);
-    keep = min_size(keep, excess > 0 ? less(view->free_bytes, excess) : SIZE_MAX);
+    excess = sub_sat(sub_sat(view->held_bytes, view->live_bytes), view->target_bytes);
+    keep = min_size(keep, excess > 0 ? sub_sat(view->free_bytes, excess) : SIZE_MAX);
   }
   return keep;
 }

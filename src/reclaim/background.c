@@ -180,7 +180,7 @@ static bool threads_ended(void) {
 static bool threads_keep_much(void) {
   if (pools_heaps() <= 1 || !slow_path_begin())
     return false;
-  size_t open_bytes = less(usage_held(), usage_taken_large() + pools_live_bytes()), bin_bytes = heaps_kept_bytes();
+  size_t open_bytes = sub_sat(usage_held(), usage_taken_large() + pools_live_bytes()), bin_bytes = heaps_kept_bytes();
   slow_path_end();
   return open_bytes + bin_bytes >= KEPT_BYTES_MIN;
 }
@@ -216,7 +216,7 @@ static uint64_t wait_ms(void) {
   uint64_t next_ms = keep_earlier_ms(reclaim_due_ms(), clock_ms()), full_ms = delay_full_until_ms();
   if (full_ms > now_ms)
     next_ms = keep_earlier_ms(next_ms, full_ms);
-  return max_size(next_ms != 0 ? min_size(half_ms, less(next_ms, now_ms)) : half_ms, PERIOD_MS_MIN);
+  return max_size(next_ms != 0 ? min_size(half_ms, sub_sat(next_ms, now_ms)) : half_ms, PERIOD_MS_MIN);
 }
 
 /* Waits a period. True if the system became short of memory meanwhile. */

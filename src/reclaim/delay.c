@@ -30,9 +30,9 @@ uint64_t delay_full_until_ms(void) { return load_relaxed(&full_until_ms); }
  * wanted again. */
 static uint64_t hold_ms(size_t given_back, uint64_t now_ms) {
   uint64_t forgotten_bytes = (now_ms - given.sum_ms) * WANTED_BYTES_OF_MS;
-  given.sum_bytes = less(given.sum_bytes, forgotten_bytes) + given_back;
+  given.sum_bytes = sub_sat(given.sum_bytes, forgotten_bytes) + given_back;
   given.sum_ms = now_ms;
-  size_t wanted_bytes = less(given.sum_bytes, usage_taken_peak());
+  size_t wanted_bytes = sub_sat(given.sum_bytes, usage_taken_peak());
   return max_size(given_back / CHARGED_BYTES_OF_MS, wanted_bytes / WANTED_BYTES_OF_MS);
 }
 

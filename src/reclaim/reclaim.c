@@ -84,11 +84,11 @@ static bool purge_is_on(void) { return option_value(OPTION_PURGE) != PURGE_OFF; 
 
 /* Returns a bound for struct purge: what was used before it was unused for so long; 0: what is free now. What is freed
  * during a round is left for the next one, so the round ends. */
-static uint64_t unused_for(uint64_t ms) { return less(os_milliseconds(), ms) + 1; }
+static uint64_t unused_for(uint64_t ms) { return sub_sat(os_milliseconds(), ms) + 1; }
 
 /* --- free ranges --- */
 
-static size_t free_by_preset(void) { return less(usage_free(), usage_learned()); }
+static size_t free_by_preset(void) { return sub_sat(usage_free(), usage_learned()); }
 
 /* The owners of free resident memory, in the order in which they are purged: cached ranges become free extents. */
 static const struct owner {
@@ -105,8 +105,8 @@ COLD static size_t purge_free(struct purge purge) {
     return 0;
   size_t most_bytes = purge.most_bytes;
   for (const struct owner *owner = owners; owner < owners + sizeof owners / sizeof *owners; owner++) {
-    purge.most_bytes = less(most_bytes, given_back);
-    purge.keep_bytes = less(keep_bytes, less(free_now(), decay_bytes(owner->decay, purge.decider)));
+    purge.most_bytes = sub_sat(most_bytes, given_back);
+    purge.keep_bytes = sub_sat(keep_bytes, sub_sat(free_now(), decay_bytes(owner->decay, purge.decider)));
     if (decay_bytes(owner->decay, purge.decider) > purge.keep_bytes)
       given_back += owner->purge(purge);
   }
@@ -155,12 +155,12 @@ COLD static size_t purge_due(bool (*may_go_on)(void), size_t most_bytes, uint64_
   size_t given_back = purge_free(purge_at_most(most_bytes, purge_by_engine(true, 0, unused_for(0))));
   size_t cap_bytes = usage_keep_max();
   if (free_by_preset() > cap_bytes)
-    given_back += purge_in_steps(may_go_on, purge_by_preset(less(cap_bytes, PURGE_MARGIN), unused_for(0)));
+    given_back += purge_in_steps(may_go_on, purge_by_preset(sub_sat(cap_bytes, PURGE_MARGIN), unused_for(0)));
   if (learned_is_too_much())
-    given_back += purge_free(purge_by_engine(false, less(usage_keep_learned(), PURGE_MARGIN),
+    given_back += purge_free(purge_by_engine(false, sub_sat(usage_keep_learned(), PURGE_MARGIN),
                                              unused_for(usage_free() > cap_bytes ? 0 : delay_full_ms())));
   struct purge aged = purge_by_preset(usage_keep(), unused_for(delay_ms));
-  return given_back + purge_in_steps(may_go_on, purge_at_most(less(most_bytes, given_back), aged));
+  return given_back + purge_in_steps(may_go_on, purge_at_most(sub_sat(most_bytes, given_back), aged));
 }
 
 /* --- stashes --- */
@@ -197,7 +197,8 @@ static void hole_search_begin(enum hole_search search, uint64_t delay_ms) {
   batch.delay_ms = (uint32_t)delay_ms;
 }
 
-/* Puts the batch's slabs into their lists again. False: the pool's lock is stuck (heap/pool.h), and a later call does. */
+/* Puts the batch's slabs into their lists again. False: the pool's lock is stuck (heap/pool.h). A later call tries
+ * again. */
 static bool batch_end(void) {
   struct pool *pool = batch_pool;
   if (LIKELY(pool == NULL))
@@ -257,7 +258,7 @@ static size_t purge_holes(enum hole_search search, uint64_t delay_ms, bool (*may
 static bool holes_begin_if_due(struct pool *pool) {
   if (!purge_is_on() || !lock_try(&pool->lock))
     return false;
-  size_t free_bytes = less(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
+  size_t free_bytes = sub_sat(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
   uint64_t now_ms = os_milliseconds(), delay_ms = delay_in_force_ms();
   bool is_due = free_bytes >= FREE_BYTES_MIN && free_bytes > usage_keep() && now_ms - pool->holes_ms >= delay_ms / 2 &&
                 !thread_did_round(delay_ms);
@@ -299,7 +300,7 @@ COLD static bool look_at_limits(void) {
       .held_bytes = usage_held(),
       .live_bytes = pools_live_bytes() + usage_taken_large(),
       .free_bytes = usage_free(),
-      .high_bytes = less(usage_high(), usage_tables()),
+      .high_bytes = sub_sat(usage_high(), usage_tables()),
   };
   view.charged_bytes = view.held_bytes;
   if (limit_keep(&view) != SIZE_MAX)
@@ -310,7 +311,7 @@ COLD static bool look_at_limits(void) {
     empty_stashes();
   }
   view.target_bytes = (size_t)option_value(OPTION_TARGET_MB) << 20;
-  if (view.target_bytes == 0 || less(view.held_bytes, view.live_bytes) <= view.target_bytes)
+  if (view.target_bytes == 0 || sub_sat(view.held_bytes, view.live_bytes) <= view.target_bytes)
     return false;
   purge_free(purge_by_engine(false, 0, unused_for(0)));
   purge_free(purge_by_preset(limit_keep(&view), unused_for(0)));
@@ -425,7 +426,7 @@ COLD static void full_round_begin(void) {
 /* Takes learned ranges first, however young all are. */
 static size_t purge_all_but(size_t keep_bytes) {
   size_t given_back = purge_free(purge_by_engine(false, keep_bytes, unused_for(0)));
-  return given_back + purge_free(purge_by_preset(less(keep_bytes, usage_learned()), unused_for(0)));
+  return given_back + purge_free(purge_by_preset(sub_sat(keep_bytes, usage_learned()), unused_for(0)));
 }
 
 /* Returns the length of the shortest range to unmap. Without a limit the mappings may be what is short, and a short gap

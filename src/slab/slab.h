@@ -85,7 +85,8 @@ void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, siz
 
 /* Tells whether the limit allows `bytes` more. */
 static inline bool slab_set_allows(const struct slab_set *set, size_t bytes) {
-  return LIKELY(set->limit_bytes == 0) || bytes <= less(less(set->limit_bytes, set->other_bytes), set->slab_bytes);
+  return LIKELY(set->limit_bytes == 0) ||
+         bytes <= sub_sat(sub_sat(set->limit_bytes, set->other_bytes), set->slab_bytes);
 }
 
 /* Closes the empty slabs that were kept for the next use. */

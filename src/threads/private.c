@@ -172,7 +172,7 @@ static void count_freed(struct pool *pool) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
     size_t taken = pool->slabs.taken_blocks[cls];
     for (const struct heap *each = pool->attached; each; each = each->next_attached)
-      taken = less(taken, bin_count(each, cls));
+      taken = sub_sat(taken, bin_count(each, cls));
     add_as_owner(&heap->tally->classes[cls].freed_of_others, taken);
   }
 }
@@ -284,7 +284,7 @@ bool private_stats(struct pool *pool, struct hak_heap_stats *out) {
     idle += bins_content(heap).bytes;
   *out = (struct hak_heap_stats){
       .held_bytes = pool->slabs.slab_bytes + large,
-      .live_bytes = less(taken, idle) + large,
+      .live_bytes = sub_sat(taken, idle) + large,
       .large_bytes = large,
       .large_count = pool->object_count,
       .limit_bytes = pool->slabs.limit_bytes,

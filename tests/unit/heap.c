@@ -19,7 +19,7 @@ static size_t granted_in_bins(const struct heap *heap) {
   size_t slots_max = (size_t)option_value(OPTION_BIN_SLOTS), bytes = 0;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base)
-      bytes += less(heap->bin_state[cls].slots, bin_slots_initial(slots_max, class_bytes(cls))) * class_bytes(cls);
+      bytes += sub_sat(heap->bin_state[cls].slots, bin_slots_initial(slots_max, class_bytes(cls))) * class_bytes(cls);
   return bytes;
 }
 
@@ -637,7 +637,7 @@ static void note_call(struct heap *heap, struct heap *owner) {
   uint32_t envelopes = atomic_load(&heap_pool(owner)->inbox_envelopes);
   most.refilled = max_size(most.refilled, heap->counters.refilled_blocks - seen.refilled);
   most.flushed = max_size(most.flushed, heap->counters.flushed_blocks - seen.flushed);
-  most.envelopes = (uint32_t)max_size(most.envelopes, less(seen.envelopes, envelopes));
+  most.envelopes = (uint32_t)max_size(most.envelopes, sub_sat(seen.envelopes, envelopes));
   seen.refilled = heap->counters.refilled_blocks;
   seen.flushed = heap->counters.flushed_blocks;
   seen.envelopes = envelopes;

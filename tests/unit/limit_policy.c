@@ -167,7 +167,7 @@ UNIT_TEST(the_keep_is_monotone_and_enough) {
     size_t gone = view.free_bytes > kept ? view.free_bytes - kept : 0, held = view.held_bytes - gone;
     if (view.free_bytes > 0 && kept > 0 && kept != SIZE_MAX) {
       size_t others = view.held_bytes - view.free_bytes, most = view.high_bytes - view.high_bytes / 8;
-      assert_true(held <= max_size(most, others + less(view.high_bytes, others) / 2));
+      assert_true(held <= max_size(most, others + sub_sat(view.high_bytes, others) / 2));
       assert_true(view.target_bytes == 0 || held - view.live_bytes <= view.target_bytes);
     }
     /* More held, a lower limit, a lower target: never more kept. */
