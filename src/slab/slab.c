@@ -267,7 +267,8 @@ static ALWAYS_INLINE void note_freed(struct slab_set *set, size_t bytes) {
 #define NEAR_BLOCKS 16u
 
 static ALWAYS_INLINE bool is_near(const void *block, const void *next, size_t bytes) {
-  return (size_t)((const char *)next - (const char *)block) + NEAR_BLOCKS * bytes < 2 * NEAR_BLOCKS * bytes;
+  size_t near_bytes = NEAR_BLOCKS * bytes;
+  return (size_t)((const char *)next - (const char *)block) + near_bytes < 2 * near_bytes;
 }
 
 /* Puts back the first blocks of an array: the one with this index in the slab, and those after it that have their bits
