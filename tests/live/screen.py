@@ -106,7 +106,7 @@ refuses = functools.partial(cases.refuses, (AssertionError, ValueError, StopIter
 
 def the_screen_is_as_expected(_):
     with worker() as process, closing(Terminal([TOP, process.pid])) as terminal:
-        lines = terminal.shows("blocks of", "64 B", "█")
+        lines = terminal.shows("blocks of", "64 B", "█", " q quit")  # the last line is drawn last
         judge_80x24(lines, process.pid)
         refuses(judge_80x24, [*lines[:12], lines[13], lines[12], *lines[14:]], process.pid)
         refuses(judge_80x24, lines[:-1], process.pid)
