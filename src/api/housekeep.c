@@ -85,11 +85,9 @@ static void deferred_work_off(void) {
   atomic_fetch_sub_explicit(&deferred.workers, 1, memory_order_seq_cst);
 }
 
-#define WORKERS_WAIT_MS 1000u /* one may have ended inside */
-
 bool deferred_finish(void) {
   deferred_work_off();
-  uint64_t until_ms = os_milliseconds() + WORKERS_WAIT_MS;
+  uint64_t until_ms = os_milliseconds() + STUCK_MS;
   while (atomic_load_explicit(&deferred.workers, memory_order_seq_cst) != 0) {
     if (os_milliseconds() >= until_ms)
       return false;

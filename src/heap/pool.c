@@ -8,7 +8,6 @@
 #include "os/filter.h"
 #include "pages/metadata.h"
 
-#define STUCK_MS 1000u  /* a lock that is held for this long may be held for good */
 #define CPUS_UNKNOWN 4u /* where the system may not be asked */
 #define ASKS_MAX 8u /* threads in a row without a new processor; then the next is asked once the heaps have doubled */
 _Static_assert(PRIVATE_FIRST + PRIVATE_MAX < UINT32_MAX >> HAK_ENTRY_ID_SHIFT, "an entry has room for each id");

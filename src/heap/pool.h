@@ -109,6 +109,7 @@ static inline void pool_unlock(struct pool *pool) { lock_give(&pool->lock); }
  * one; false, too, if it was not in the list, because the pool's life is over. The pool's lock is held. */
 void pool_list(struct pool *pool, struct heap *heap);
 bool pool_unlist(struct pool *pool, struct heap *heap);
+#define STUCK_MS 1000u /* what another thread holds for this long it may hold for good: it may have ended */
 /* Tells whether the pool's lock was waited for in vain, and is still held. */
 bool pool_is_stuck(struct pool *pool);
 /* In a pool with more heaps than this, each heap keeps less. */

@@ -35,10 +35,11 @@ size_t limit_keep(const struct limit_view *view) {
   if (view->charged_bytes >= view->high_bytes)
     return 0;
   size_t excess = sub_sat(view->held_bytes, view->high_bytes - view->high_bytes / NEAR_SHARE), keep = SIZE_MAX;
-  if (excess > 0)
-    keep =
-        max_size(sub_sat(view->free_bytes, excess), max_size(left_beside(view, view->held_bytes) / LEFT_SHARE,
-                                                             left_beside(view, view->charged_bytes) / UNTOUCHED_SHARE));
+  if (excess > 0) {
+    size_t left = max_size(left_beside(view, view->held_bytes) / LEFT_SHARE,
+                           left_beside(view, view->charged_bytes) / UNTOUCHED_SHARE);
+    keep = max_size(sub_sat(view->free_bytes, excess), left);
+  }
   if (view->target_bytes != 0) {
     excess = sub_sat(sub_sat(view->held_bytes, view->live_bytes), view->target_bytes);
     keep = min_size(keep, excess > 0 ? sub_sat(view->free_bytes, excess) : SIZE_MAX);

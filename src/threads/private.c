@@ -134,11 +134,9 @@ static bool is_default_of_other(struct heap *heap) {
   return false;
 }
 
-#define PURGE_WAIT_MS 1000u /* a thread that purges holes may have ended */
-
 /* Locks the pool while none of its slabs is outside its lists. */
 static bool lock_whole(struct pool *pool) {
-  uint64_t until_ms = os_milliseconds() + PURGE_WAIT_MS;
+  uint64_t until_ms = os_milliseconds() + STUCK_MS;
   while (pool_lock(pool)) {
     if (!pool->is_purging)
       return true;
