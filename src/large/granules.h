@@ -12,10 +12,11 @@ struct chunk {
   char *base;        /* const */
   uint32_t granules; /* const */
   uint32_t taken;
-  uint32_t longest; /* free run */
-  bool is_purged;   /* its free pages were purged, and nothing changed since */
-  struct chunk *next, *previous;
-  uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS]; /* written under the lock, read without one */
+  uint32_t longest;                                /* free run */
+  bool is_purged;                                  /* its free pages were purged, and nothing changed since */
+  struct chunk *next, *previous;                   /* of those with such a run */
+  struct chunk *next_unpurged, *previous_unpurged; /* unless is_purged */
+  uint64_t used[CHUNK_WORDS], ends[CHUNK_WORDS];   /* written under the lock, read without one */
   int16_t starting[CHUNK_WORDS]; /* for each word of `used`, the longest free run that starts there; 0: none does */
 };
 _Static_assert(CHUNK_BYTES / GRANULE_BYTES < INT16_MAX, "a run's length");

@@ -20,18 +20,28 @@
 #define LOOKS_MAX 8u                  /* chunks of one list tried for a fit */
 
 STACK_OF(list, chunk, next, previous)
+STACK_OF(unpurged, chunk, next_unpurged, previous_unpurged)
 #define RECORD_ORDER 13 /* of a chunk's record */
 _Static_assert(sizeof(struct chunk) <= (size_t)1 << RECORD_ORDER, "a chunk's record is one piece of metadata");
 
 static struct {
   struct lock lock;
   struct chunk *lists[RUN_LISTS]; /* [0]: full ones */
-  size_t count;                   /* chunks */
+  struct chunk *unpurged;
+  size_t count; /* chunks */
 } packed;
 
 bool packed_is_sealed;
 
 static struct chunk **list_of(const struct chunk *chunk) { return &packed.lists[units_class(chunk->longest)]; }
+
+static void set_purged(struct chunk *chunk, bool value) {
+  if (value && !chunk->is_purged)
+    unpurged_remove(&packed.unpurged, chunk);
+  else if (!value && chunk->is_purged)
+    unpurged_push(&packed.unpurged, chunk);
+  chunk->is_purged = value;
+}
 
 /* All changes of a chunk's granules go through this function. */
 static void set_taken(struct chunk *chunk, struct run run, bool value) {
@@ -40,7 +50,7 @@ static void set_taken(struct chunk *chunk, struct run run, bool value) {
   bits_set(chunk->used, run.first, run.count, value);
   starting_update(chunk, run);
   chunk->taken += (uint32_t)(value ? run.count : -run.count);
-  chunk->is_purged = false;
+  set_purged(chunk, false);
   if (shortens)
     longest = longest_run(chunk);
   else if (!value)
@@ -133,12 +143,14 @@ static struct chunk *chunk_make(size_t bytes) {
   chunk->longest = chunk->granules;
   chunk->starting[0] = (int16_t)chunk->granules;
   list_push(list_of(chunk), chunk);
+  unpurged_push(&packed.unpurged, chunk);
   packed.count++;
   return chunk;
 }
 
 static void chunk_end(struct chunk *chunk) {
   list_remove(list_of(chunk), chunk);
+  set_purged(chunk, true);
   packed.count--;
   map_entry_set(chunk->base, ENTRY_LARGE); /* large_free sets all */
   large_free(chunk->base);
@@ -298,14 +310,6 @@ size_t packed_bytes(const void *block) {
 
 /* --- giving pages back --- */
 
-static struct chunk *chunk_to_purge(void) {
-  for (unsigned list = 1; list < RUN_LISTS; list++)
-    for (struct chunk *chunk = packed.lists[list]; chunk; chunk = chunk->next)
-      if (!chunk->is_purged)
-        return chunk;
-  return NULL;
-}
-
 static struct run whole_pages(const struct chunk *chunk, struct run run) {
   struct run pages = aligned_part(chunk, run, os_page_bytes());
   pages.count = round_down(pages.count * GRANULE_BYTES, os_page_bytes()) / GRANULE_BYTES;
@@ -323,7 +327,7 @@ static size_t chunk_purge(struct chunk *chunk) {
       continue;
     set_end(chunk, pages.first + pages.count - 1, true);
     set_taken(chunk, pages, true);
-    chunk->is_purged = true;
+    set_purged(chunk, true);
     lock_give(&packed.lock);
     bool is_gone = pages_purge(chunk->base + pages.first * GRANULE_BYTES, pages.count * GRANULE_BYTES) != PURGE_REFUSED;
     given_back += is_gone ? pages.count * GRANULE_BYTES : 0;
@@ -335,16 +339,17 @@ static size_t chunk_purge(struct chunk *chunk) {
       return given_back;
     run = pages;
   }
-  chunk->is_purged = !is_changed;
+  set_purged(chunk, !is_changed);
   return given_back;
 }
 
 size_t packed_purge(void) {
-  size_t given_back = 0;
-  struct chunk *chunk;
-  HOLD_LOCK(&packed.lock);
-  for (size_t left = packed.count; left > 0 && (chunk = chunk_to_purge()) != NULL; left--)
-    given_back += chunk_purge(chunk);
+  size_t given_back = 0, left = SIZE_MAX;
+  while (left > 0) {
+    HOLD_LOCK(&packed.lock); /* for one chunk at a time, because malloc and free wait for it */
+    left = packed.unpurged ? min_size(left, packed.count) - 1 : 0;
+    given_back += packed.unpurged ? chunk_purge(packed.unpurged) : 0;
+  }
   return given_back;
 }
 

@@ -8,7 +8,8 @@
  *       record
  *   P2  used has a bit for each taken granule, ends for the last granule of each block; ends is a subset of used;
  *       starting has the longest free run that starts in each word of used
- *   P3  a chunk is in the list of its longest free run; an empty chunk ends
+ *   P3  a chunk is in the list of its longest free run; an empty chunk ends; a chunk that changed since its purge is
+ *       in the list of unpurged ones, too
  *   P4  if blocks are sealed (packed_seal_begin), free granules read as zero, unless the program wrote through a stale
  *       pointer; a word stands behind each request (large/guarded.h), and the block's end says where that is
  * packed_is_valid checks P2 and P3. All functions are thread-safe. The lock comes before all others of large objects.
@@ -37,7 +38,8 @@ bool packed_resize(void *block, size_t size);
  * block's end does not change while it lives. */
 size_t packed_bytes(const void *block);
 
-/* Gives back all wholly free pages. Returns their bytes. */
+/* Gives back all wholly free pages. Returns their bytes. Visits the chunks that changed since they were purged, and
+ * holds the lock for one of them at a time. */
 size_t packed_purge(void);
 
 #ifdef HAK_DEBUG
