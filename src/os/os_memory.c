@@ -113,13 +113,18 @@ static void *map_aligned(size_t size, size_t alignment, int protection) {
   p = map_near(0, size + alignment, protection);
   if (p == NULL)
     return NULL;
-  char *aligned = (char *)round_up((uintptr_t)p, alignment);
-  if (aligned > p)
-    os_unmap(p, (size_t)(aligned - p));
-  char *end = p + size + alignment;
-  if (end > aligned + size)
-    os_unmap(aligned + size, (size_t)(end - (aligned + size)));
-  return aligned;
+  char *aligned = (char *)round_up((uintptr_t)p, alignment), *end = p + size + alignment;
+  if (aligned > p && os_unmap(p, (size_t)(aligned - p)))
+    p = aligned;
+  if (p == aligned && (aligned + size == end || os_unmap(aligned + size, (size_t)(end - (aligned + size)))))
+    return aligned;
+  /* The kernel has joined it with another mapping, and there are too many to cut it. It goes as a whole. */
+  os_unmap(p, (size_t)(end - p));
+  p = map_near((uintptr_t)aligned, size, protection);
+  if (p == aligned || p == NULL)
+    return p;
+  os_unmap(p, size);
+  return NULL;
 }
 
 /* Huge pages are hakmem's decision, whatever the system's setting: with `always`, one touched byte would make 2 MiB
