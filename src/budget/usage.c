@@ -44,7 +44,8 @@ static void figure_add(_Atomic size_t *figure, size_t bytes) {
   atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed);
 }
 
-/* Subtracts, down to 0. */
+/* Subtracts, down to 0: the child of a fork begins anew with some figures (usage_in_child), also where a signal handler
+ * that forks has interrupted one who will subtract. */
 static void figure_take_back(_Atomic size_t *figure, size_t bytes) {
   size_t before = load_relaxed(figure);
   while (!atomic_compare_exchange_weak_explicit(figure, &before, sub_sat(before, bytes), memory_order_relaxed,
@@ -314,7 +315,7 @@ bool pages_unmap(void *address, size_t size) {
   bool is_done = os_unmap(address, size);
   if (is_done)
     split_huge_at_ends((uintptr_t)address, (uintptr_t)address + size);
-  figure_add(&usage.leaving, -size);
+  figure_take_back(&usage.leaving, size);
   return is_done;
 }
 
@@ -323,7 +324,7 @@ enum purge_result pages_purge(void *address, size_t size) {
   enum purge_result result = purge_pages(address, size, option_value(OPTION_PURGE));
   if (result == PURGE_GONE)
     split_huge_at_ends((uintptr_t)address, (uintptr_t)address + size);
-  figure_add(&usage.leaving, -size);
+  figure_take_back(&usage.leaving, size);
   if (result == PURGE_REFUSED) {
     counter_note(purges_refused);
     return result;

@@ -67,6 +67,31 @@ UNIT_TEST(what_was_given_out_before_a_pause_does_not_count_again) {
   hold_all(false);
 }
 
+/* A signal handler that interrupts a purge forks. */
+static bool handler_forks;
+TEST_WRAP(bool, os_purge, void *address, size_t size) {
+  bool is_done = __real_os_purge(address, size);
+  if (handler_forks)
+    usage_in_child();
+  return is_done;
+}
+
+UNIT_TEST(a_child_of_a_fork_in_a_purge_has_no_bytes_on_their_way) {
+  now_ms += 10000;
+  char *pages = os_map(MIB, os_page_bytes());
+  assert_non_null(pages);
+  hold_all(true);
+  become_resident(100 * MIB);
+  handler_forks = true;
+  assert_int_equal(pages_purge(pages, MIB), PURGE_GONE);
+  handler_forks = false;
+  become_resident(100 * MIB);
+  assert_false(fits(LIMIT - 100 * MIB + 1));
+  assert_true(fits(LIMIT - 100 * MIB));
+  hold_all(false);
+  os_unmap(pages, MIB);
+}
+
 static int group_end(void **unused) {
   (void)unused;
   tree_end();
