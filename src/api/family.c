@@ -154,16 +154,21 @@ static void *packed_realloc(void *block, size_t size, uintptr_t site) {
 
 /* Resizes a large object. The one of a hak_heap leaves the heap's list meanwhile. NULL: nothing changed. */
 static void *large_resized(void *block, size_t bytes, size_t size, bool *is_dirty) {
-  struct pool *owner = private_owner(block, ENTRY_LARGE), *from;
-  size_t more = owner != NULL ? large_length(size) : 0; /* before the old bytes are given up */
-  if (UNLIKELY(owner != NULL) &&
-      (!private_reserve(owner, sub_sat(more, bytes)) || !private_object_remove(block, &from) || from != owner))
-    return NULL;
+  struct pool *owner = private_owner(block, ENTRY_LARGE), *from = NULL;
+  size_t more = owner != NULL ? sub_sat(large_length(size), bytes) : 0; /* before the old bytes are given up */
+  if (UNLIKELY(owner != NULL)) {
+    if (!private_reserve(owner, more))
+      return NULL;
+    if (!private_object_remove(block, &from) || from != owner) { /* the lock is stuck, or another thread freed it */
+      private_object_add(owner, NULL, more);
+      return NULL;
+    }
+  }
   void *resized = large_resize(block, size, is_dirty);
   if (UNLIKELY(resized == NULL) && usage_look())
     resized = large_resize(block, size, is_dirty);
   if (UNLIKELY(owner != NULL))
-    private_object_add(owner, resized ? resized : block, sub_sat(more, bytes));
+    private_object_add(owner, resized ? resized : block, more);
   return resized;
 }
 

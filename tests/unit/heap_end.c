@@ -102,6 +102,14 @@ TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, ui
     fail_msg("a wait for ever");
 }
 
+static bool is_gone; /* another thread has freed the object that leaves its heap now, and it lives elsewhere */
+TEST_WRAP(bool, private_object_remove, void *object, struct pool **from) {
+  bool was_gone = is_gone;
+  is_gone = false;
+  *from = NULL;
+  return was_gone || __real_private_object_remove(object, from);
+}
+
 static hak_heap *heap_make(void) {
   hak_heap *heap = UNIT_GOT(hak_heap_new(0));
   pool = private_pool(heap);
@@ -233,6 +241,18 @@ UNIT_TEST(the_free_of_a_large_object_does_not_wait_for_ever) {
   assert_int_equal(pool->object_count, 1);
   assert_int_equal(hak_heap_destroy(heap), 0);
   assert_int_equal(pool->object_count, 0);
+}
+
+UNIT_TEST(what_a_resize_reserves_is_given_back) {
+  hak_heap *heap = heap_make();
+  char *object = UNIT_GOT(hak_heap_malloc(heap, 1 << 20));
+  is_gone = true;
+  object = UNIT_GOT(hak_realloc(object, 3 << 20)); /* a copy */
+  assert_false(is_gone);
+  assert_int_equal(pool->slabs.other_bytes, hak_usable_size(object));
+  hak_free(object);
+  assert_int_equal(pool->slabs.other_bytes, 0);
+  assert_int_equal(hak_heap_destroy(heap), 0);
 }
 
 UNIT_TEST(a_heap_that_does_not_end_stays_the_default) {
