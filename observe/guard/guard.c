@@ -196,20 +196,20 @@ static struct slot *guarded_slot(struct heap *heap, size_t size, size_t alignmen
 }
 
 /* A request for exactly the size of a class may rely on the class's alignment. */
-void *guard_small_sample(struct heap *heap, unsigned cls, size_t size, uintptr_t site) {
+void *guard_small_sample(struct heap *heap, unsigned cls, size_t size, uintptr_t site, bool *is_held) {
   size_t bytes = class_bytes(cls), alignment = size == bytes ? bytes & -bytes : 16;
   uint32_t picks = tally_picks(heap, cls, bytes);
   if (picks == 0)
     return NULL;
   if (!is_ours(heap, bytes, picks))
-    return profile_small_sample(heap, cls, picks, site);
+    return profile_small_sample(heap, cls, picks, site, is_held);
   tally_allocated(heap, cls, 1);
   heap_unlock(heap);
   struct slot *slot = guarded_slot(heap, size, alignment, site);
   if (slot == NULL) {
-    heap_lock(heap);
+    *is_held = heap_lock(heap);
     tally_allocated(heap, cls, -1);
-    return profile_small_sample(heap, cls, picks, site);
+    return *is_held ? profile_small_sample(heap, cls, picks, site, is_held) : NULL;
   }
   if (profile_is_on()) {
     slot->is_in_profile = true;
@@ -221,9 +221,8 @@ void *guard_small_sample(struct heap *heap, unsigned cls, size_t size, uintptr_t
 /* A heap profile needs the picks of checked blocks for itself. */
 void *guard_checked_sample(size_t size, size_t alignment, uintptr_t site) {
   struct heap *heap = heap_current();
-  if (heap == NULL || profile_is_on() || size > SLOT_BYTES_MAX)
+  if (heap == NULL || profile_is_on() || size > SLOT_BYTES_MAX || !heap_lock(heap))
     return NULL;
-  heap_lock(heap);
   heap_follow_tally(heap);
   uint32_t picks = tally_picks(heap, 0, size);
   bool is_drawn = picks > 0 && is_ours(heap, size, picks);

@@ -23,7 +23,7 @@ void guard_in_child(void);
 
 /* For the core's table (base/observers.h says when they are called). guard_small_sample selects for the heap profile,
  * too. */
-void *guard_small_sample(struct heap *heap, unsigned cls, size_t size, uintptr_t site);
+void *guard_small_sample(struct heap *heap, unsigned cls, size_t size, uintptr_t site, bool *is_held);
 void *guard_checked_sample(size_t size, size_t alignment, uintptr_t site);
 void guard_free(void *block, bool is_inside);
 size_t guard_size(const void *block);

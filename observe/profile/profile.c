@@ -109,7 +109,7 @@ void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, u
     samples_add(&profile.samples, block, addresses, depth, weight);
 }
 
-void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site) {
+void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site, bool *is_held) {
   size_t bytes = class_bytes(cls);
   if (!profile_is_on())
     return NULL;
@@ -119,7 +119,7 @@ void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uint
   heap_unlock(heap);
   void *block = is_packed ? packed_take(bytes, bytes & -bytes) : pool_shared_take(shared_pool(), cls);
   if (block == NULL) {
-    heap_lock(heap);
+    *is_held = heap_lock(heap);
     tally_allocated(heap, cls, -counted);
     return NULL;
   }
@@ -143,9 +143,8 @@ void profile_large_made(void *object, size_t bytes, uintptr_t site) {
   if (!profile_is_on())
     return;
   struct heap *heap = heap_of_thread();
-  if (heap == NULL)
+  if (heap == NULL || !heap_lock(heap))
     return;
-  heap_lock(heap);
   heap_follow_tally(heap);
   uint32_t picks = tally_picks(heap, 0, bytes);
   heap_unlock(heap);

@@ -47,7 +47,7 @@ void profile_add(struct heap *heap, void *block, size_t bytes, uint32_t picks, u
 
 /* For the core's table (base/observers.h says when they are called). */
 /* picks: of tally_picks, not 0. */
-void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site);
+void *profile_small_sample(struct heap *heap, unsigned cls, uint32_t picks, uintptr_t site, bool *is_held);
 void profile_shared_give(void *block, uint32_t entry);
 void profile_large_made(void *object, size_t bytes, uintptr_t site);
 void profile_forget(void *object);

@@ -62,6 +62,8 @@ static void *large_block(size_t size, size_t alignment, uintptr_t site, size_t *
   return block;
 }
 
+static void *small_block(unsigned cls, size_t size, uintptr_t site);
+
 static ALWAYS_INLINE void *small_block_inlined(unsigned cls, size_t size, uintptr_t site) {
   struct heap *heap = heap_of_thread();
   if (LIKELY(heap != NULL) && UNLIKELY(heap->inherited_calls > 0))
@@ -74,7 +76,10 @@ static ALWAYS_INLINE void *small_block_inlined(unsigned cls, size_t size, uintpt
   void *block = heap->front.split ? split_pop(&heap->front.bins[cls]) : hak_bin_pop(&heap->front.bins[cls]);
   heap->counters.slow_calls_filled += block != NULL;
   if (UNLIKELY(block == NULL) && UNLIKELY(heap_is_counted(heap))) {
-    block = observers.small_sample(heap, cls, size, site);
+    bool is_held = true;
+    block = observers.small_sample(heap, cls, size, site, &is_held);
+    if (UNLIKELY(!is_held))
+      return small_block(cls, size, site); /* by another heap */
     if (block) {
       housekeep();
       return block;

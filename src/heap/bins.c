@@ -11,12 +11,15 @@
 #define LOOKS_TO_SHRINK 8 /* looks at a bin between two decisions to shrink */
 
 COLD void bins_prewarm(struct heap *heap) {
-  HOLD_LOCK(&heap_pool(heap)->lock);
+  struct pool *pool = heap_pool(heap);
+  if (!pool_lock(pool))
+    return;
   for (unsigned cls = 1; cls < HAK_TINY_CLASS_COUNT; cls++)
     if (heap->bin_state[cls].base == NULL &&
         (!bin_open(heap, cls) || !bin_set_slots(heap, cls, heap->bin_state[cls].slots_initial) ||
          !bin_fill(heap, cls, heap->bin_state[cls].slots / 2)))
       break;
+  pool_unlock(pool);
 }
 
 /* The bins follow the slabs, or shrink, in steps of one slow call each. A step has a budget, in blocks that it gives

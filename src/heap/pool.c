@@ -171,10 +171,12 @@ static uint32_t pools_max(unsigned node) {
 
 COLD bool pool_is_far_away(const struct pool *pool) { return pool->node != node_served(); }
 
+#define AGAIN_MS 100u /* for a lock that was waited for in vain before; longer than a thread waits for a processor */
+
 NOINLINE bool pool_wait(struct pool *pool) {
-  bool is_taken = lock_wait(&pool->lock, os_milliseconds() + STUCK_MS);
-  if (UNLIKELY(!is_taken))
-    store_relaxed(&pool->is_stuck, true);
+  bool is_taken = lock_wait(&pool->lock, os_milliseconds() + (load_relaxed(&pool->is_stuck) ? AGAIN_MS : STUCK_MS));
+  if (UNLIKELY(load_relaxed(&pool->is_stuck) == is_taken))
+    store_relaxed(&pool->is_stuck, !is_taken);
   return is_taken;
 }
 

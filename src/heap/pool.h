@@ -99,9 +99,9 @@ bool pools_inherited_freed(unsigned share);
 bool pool_detach(struct pool *pool);
 /* The pool's lock is held, or this is the only thread. */
 void pool_set_heaps(struct pool *pool, uint32_t count);
-/* Takes the pool's lock. False after a second of waiting. The lock's holder may have ended, or left a slow path by
- * longjmp, and will never give the lock then. So malloc and free, and what they call for other threads, lock pools this
- * way. */
+/* Takes the pool's lock. False after a second of waiting, or less if it was waited for in vain before. The lock's
+ * holder may have ended, or left a slow path by longjmp, and will never give the lock then. So malloc and free, what
+ * they call for other threads, and observers lock pools this way. */
 bool pool_wait(struct pool *pool);
 static ALWAYS_INLINE bool pool_lock(struct pool *pool) { return LIKELY(lock_try(&pool->lock)) || pool_wait(pool); }
 static inline void pool_unlock(struct pool *pool) { lock_give(&pool->lock); }

@@ -415,12 +415,20 @@ COLD bool reclaim_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
 
 /* --- what the program asks for --- */
 
-/* Waits for the round that is at work, then makes free memory of all that can be reached of what threads keep. */
-COLD static void full_round_begin(void) {
+/* A thread may have ended in a round. One at work is waited for in vain if it takes longer, but it gives back, too. */
+#define ROUND_WAIT_MS 10000u
+
+COLD static bool round_wait(void) { return lock_wait(&reclaim.round, os_milliseconds() + ROUND_WAIT_MS); }
+
+/* Waits for the round that is at work, then makes free memory of all that can be reached of what threads keep. False:
+ * it waited in vain. */
+COLD static bool full_round_begin(void) {
   heaps_sweep_all(os_may_call());
-  lock_take(&reclaim.round);
+  if (!round_wait())
+    return false;
   empty_stashes();
   close_empty_slabs();
+  return true;
 }
 
 /* Takes learned ranges first, however young all are. */
@@ -435,7 +443,8 @@ COLD static size_t released_bytes_min(void) { return os_memory_limit() == SIZE_M
 
 COLD size_t reclaim_trim(size_t keep_bytes) {
   counter_note(trims);
-  full_round_begin();
+  if (!full_round_begin())
+    return 0;
   size_t given_back = purge_all_but(keep_bytes);
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL, 0, NULL) + trim_tables(0);
@@ -446,7 +455,8 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
 }
 
 COLD size_t reclaim_pool(struct pool *pool) {
-  lock_take(&reclaim.round);
+  if (!round_wait())
+    return 0;
   hole_search_begin(HOLES_ALL, 0);
   size_t given_back = purge_holes_of(pool, NULL);
   round_end(UINT_MAX);
@@ -455,11 +465,12 @@ COLD size_t reclaim_pool(struct pool *pool) {
 
 COLD void reclaim_all(void) {
   stash_close();
-  full_round_begin();
-  range_evict(purge_by_engine(false, 0, unused_for(0))); /* mappings take address space, also if `purge` is off */
-  range_evict(purge_by_preset(0, unused_for(0)));
-  purge_all_but(0);
-  round_end(UINT_MAX);
+  if (full_round_begin()) {
+    range_evict(purge_by_engine(false, 0, unused_for(0))); /* mappings take address space, also if `purge` is off */
+    range_evict(purge_by_preset(0, unused_for(0)));
+    purge_all_but(0);
+    round_end(UINT_MAX);
+  }
   /* Under the program's own filter the limit is not known, and a strict kernel counts what is mapped. */
   extents_release(os_filter_is_own() || os_commit_is_strict() ? UNIT_BYTES : released_bytes_min());
 }

@@ -10,27 +10,35 @@
 
 #include <string.h>
 
-/* Locks the pool of another thread's heap, and returns it (H3). */
-static struct pool *lock_pool_of(const struct heap *heap) {
+/* Locks a pool to look at it. NULL: its lock is stuck (heap/pool.h). Then nobody changes the pool's sums, and they are
+ * read without it; but bins are not, because a new owner takes a heap out of such a pool without the lock. */
+static struct pool *pool_held(struct pool *pool) { return pool_lock(pool) ? pool : NULL; }
+
+static void let_go(struct pool *held) {
+  if (LIKELY(held != NULL))
+    inbox_unlock(held);
+}
+
+/* The same for the pool of another thread's heap (H3). */
+static struct pool *pool_held_of(const struct heap *heap) {
   for (;;) {
-    struct pool *pool = heap_pool(heap);
-    lock_take(&pool->lock);
+    struct pool *pool = heap_pool(heap), *held = pool_held(pool);
     if (LIKELY(heap_pool(heap) == pool))
-      return pool;
-    inbox_unlock(pool);
+      return held;
+    let_go(held);
   }
 }
 
-void heap_lock(struct heap *heap) { lock_take(&heap_pool(heap)->lock); }
+bool heap_lock(struct heap *heap) { return pool_lock(heap_pool(heap)); }
 void heap_unlock(struct heap *heap) { lock_give(&heap_pool(heap)->lock); }
 void *heap_stack_notes(struct heap *heap) { return heap->stack_notes; }
 
 void heap_figures(const struct heap *heap, struct heap_figures *out) {
-  struct pool *pool = lock_pool_of(heap);
-  struct bins_content bins = bins_content(heap);
+  struct pool *held = pool_held_of(heap);
+  struct bins_content bins = held != NULL ? bins_content(heap) : (struct bins_content){0};
   *out = (struct heap_figures){
       .id = heap->id,
-      .pool_id = pool->id,
+      .pool_id = heap_pool(heap)->id,
       .thread_id = load_relaxed(&heap->thread_id),
       .is_parked = !heap_is_owned(heap->id),
       .bin_blocks = bins.blocks,
@@ -41,11 +49,11 @@ void heap_figures(const struct heap *heap, struct heap_figures *out) {
       .remote_frees = load_relaxed(&heap->outbox.remote_frees),
       .counters = heap->counters,
   };
-  inbox_unlock(pool);
+  let_go(held);
 }
 
 void pool_figures(struct pool *pool, struct pool_figures *out) {
-  lock_take(&pool->lock);
+  struct pool *held = pool_held(pool);
   *out = (struct pool_figures){
       .id = pool->id,
       .heaps = load_relaxed(&pool->heaps),
@@ -55,38 +63,38 @@ void pool_figures(struct pool *pool, struct pool_figures *out) {
       .counters = pool->counters,
       .slab_counters = pool->slabs.counters,
   };
-  inbox_unlock(pool);
+  let_go(held);
 }
 
 void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
   memset(classes, 0, HAK_CLASS_COUNT * sizeof *classes);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
-    lock_take(&pool->lock);
+    struct pool *held = pool_held(pool);
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
       classes[cls].slabs += pool->slabs.slab_count[cls];
       classes[cls].taken_blocks += pool->slabs.taken_blocks[cls];
     }
-    inbox_unlock(pool);
+    let_go(held);
   }
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    struct pool *pool = lock_pool_of(heap);
-    for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
+    struct pool *held = pool_held_of(heap);
+    for (unsigned cls = 1; held != NULL && cls < HAK_CLASS_COUNT; cls++)
       classes[cls].bin_blocks = min_size(classes[cls].bin_blocks + bin_count(heap, cls), classes[cls].taken_blocks);
-    inbox_unlock(pool);
+    let_go(held);
   }
 }
 
 void heaps_counts(struct class_counts out[HAK_CLASS_COUNT]) {
   memset(out, 0, HAK_CLASS_COUNT * sizeof *out);
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    struct pool *pool = lock_pool_of(heap);
-    for (unsigned cls = 0; heap->tally && cls < HAK_CLASS_COUNT; cls++) {
+    struct pool *held = pool_held_of(heap);
+    for (unsigned cls = 0; held != NULL && heap->tally && cls < HAK_CLASS_COUNT; cls++) {
       struct class_counts counts = tally_counts(heap, cls);
       struct class_counts of_cache = checked_counts(heap, cls);
       out[cls].allocated += counts.allocated + of_cache.allocated;
       out[cls].freed += counts.freed + of_cache.freed;
     }
-    inbox_unlock(pool);
+    let_go(held);
   }
 }
 
@@ -106,10 +114,10 @@ void heap_split_ask(void) {
 
 void heaps_split_ask(void) {
   for (struct heap *heap = heap_next(NULL); heap; heap = heap_next(heap)) {
-    struct pool *pool = lock_pool_of(heap);
-    if (heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_acquire))
+    struct pool *held = pool_held_of(heap);
+    if (held != NULL && heap->split_seen != atomic_load_explicit(&split_wanted, memory_order_acquire))
       ask_to_follow(heap);
-    inbox_unlock(pool);
+    let_go(held);
   }
 }
 
@@ -133,18 +141,24 @@ bool heap_split_follow(struct heap *heap, struct tally *(*make)(uint32_t heap_id
 }
 
 void heap_follow_at_once(struct heap *heap) {
-  HOLD_LOCK(&heap_pool(heap)->lock);
+  if (!heap_lock(heap))
+    return;
   heap_follow_tally(heap);
+  heap_unlock(heap);
 }
 
 void *pool_shared_take(struct pool *shared, unsigned cls) {
-  HOLD_LOCK(&shared->lock);
   void *block = NULL;
+  if (!pool_lock(shared))
+    return NULL;
   slab_set_take(&shared->slabs, cls, &block + 1, 1);
+  pool_unlock(shared);
   return block;
 }
 
 void pool_shared_give(struct pool *shared, unsigned cls, void *block) {
-  HOLD_LOCK(&shared->lock);
+  if (!pool_lock(shared))
+    return;
   slab_set_give(&shared->slabs, cls, &block, 1);
+  pool_unlock(shared);
 }

@@ -49,12 +49,13 @@ struct tally *heap_tally(const struct heap *heap);
 
 /* --- samples --- */
 
-/* The owner of a heap locks its pool. */
-void heap_lock(struct heap *heap);
+/* The owner of a heap locks its pool. False: the lock is stuck. */
+bool heap_lock(struct heap *heap);
 void heap_unlock(struct heap *heap);
 /* Makes the calling thread's heap follow split_wanted at once. */
 void heap_follow_at_once(struct heap *heap);
-/* Takes a block from the slabs of the shared pool, or gives it back. NULL when memory is out. */
+/* Takes a block from the slabs of the shared pool, or gives it back. NULL when memory is out. If the lock is stuck, it
+ * gives none, and keeps what comes back. */
 void *pool_shared_take(struct pool *shared, unsigned cls);
 void pool_shared_give(struct pool *shared, unsigned cls, void *block);
 /* HEAP_STACK_NOTES words for an observer. Only the owner touches them. */

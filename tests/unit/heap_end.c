@@ -6,6 +6,7 @@
  * test must fail then.
  */
 #include "threads/private.h"
+#include "threads/watch.h"
 #include "unit.h"
 
 #include "api/alloc.h"
@@ -77,7 +78,14 @@ static bool locks_now(void) {
   return locks;
 }
 
+static bool ends_in_purge, round_is_left; /* a thread ends while it does a round */
+
 TEST_WRAP(bool, os_purge, void *address, size_t size) {
+  if (ends_in_purge) {
+    ends_in_purge = false;
+    round_is_left = true;
+    pthread_exit(NULL);
+  }
   if (entry_pool_id(map_entry(blocks[0])) == pool->id && pool->is_purging)
     stop_once();
   if (locks_now()) {
@@ -88,6 +96,11 @@ TEST_WRAP(bool, os_purge, void *address, size_t size) {
 }
 
 TEST_WRAP(void, os_futex_wait_for, _Atomic uint32_t *word, uint32_t expected, uint64_t timeout_ms) {
+  if (round_is_left) {
+    CHECK_SAY(timeout_ms != UINT64_MAX, "a wait for ever");
+    atomic_fetch_add(&now_ms, timeout_ms);
+    return;
+  }
   if (holds_lock == NOBODY || word != &pool->lock.word) {
     __real_os_futex_wait_for(word, expected, timeout_ms);
     return;
@@ -255,6 +268,38 @@ UNIT_TEST(what_a_resize_reserves_is_given_back) {
   assert_int_equal(hak_heap_destroy(heap), 0);
 }
 
+/* Its figures are there. */
+UNIT_TEST(observers_do_not_wait_for_the_lock_for_ever) {
+  static struct class_figures classes[HAK_CLASS_COUNT];
+  static struct class_counts counts[HAK_CLASS_COUNT];
+  struct pool_figures figures;
+  struct heap_figures of_heap;
+  hak_heap *heap = heap_make();
+  struct heap *attached = pool->attached;
+  assert_true(lock_try(&pool->lock));
+  holds_lock = FOR_EVER;
+  pool_figures(pool, &figures);
+  assert_true(figures.taken_bytes >= BLOCKS * BYTES);
+  heap_figures(attached, &of_heap);
+  assert_int_equal(of_heap.pool_id, pool->id);
+  uint64_t waited_ms = atomic_load(&now_ms);
+  pools_classes(classes);
+  assert_true(classes[hak_class_of(BYTES)].taken_blocks >= BLOCKS);
+  heaps_counts(counts);
+  heaps_split_ask();
+  assert_true(atomic_load(&now_ms) < waited_ms + 1000); /* not a second each time */
+  assert_null(pool_shared_take(pool, 1));
+  pool_shared_give(pool, 1, blocks[0]);
+  heap_follow_at_once(attached);
+  bins_prewarm(attached);
+  assert_true(pool_is_stuck(pool));
+  lock_give(&pool->lock);
+  holds_lock = NOBODY;
+  pool_figures(pool, &figures);
+  assert_false(lock_is_held(&pool->lock));
+  assert_int_equal(hak_heap_destroy(heap), 0);
+}
+
 UNIT_TEST(a_heap_that_does_not_end_stays_the_default) {
   hak_heap *heap = heap_make(), *before = NULL;
   assert_int_equal(hak_heap_set_default(heap, NULL), 0);
@@ -280,6 +325,24 @@ UNIT_TEST(the_lock_is_waited_for_but_not_for_ever) {
   assert_int_equal(hak_heap_destroy(heap), 0);
   assert_int_equal(atomic_load(&yields), 1);
   assert_true(pool_life(pool) == life + 1);
+}
+
+static void *trim_and_end(void *unused) {
+  hak_trim(0);
+  return unused;
+}
+
+UNIT_TEST_IN_CHILD(a_round_whose_thread_has_ended_is_not_waited_for_for_ever) {
+  hak_free(CHECK_GOT(hak_malloc(1 << 20)));
+  ends_in_purge = true;
+  test_thread_run(trim_and_end, NULL);
+  CHECK(round_is_left);
+  CHECK(hak_trim(0) == 0);
+  CHECK(hak_malloc((size_t)1 << 46) == NULL);
+  hak_heap *heap = CHECK_GOT(hak_heap_new(0));
+  hak_free(CHECK_GOT(hak_heap_malloc(heap, BYTES)));
+  CHECK(hak_heap_trim(heap) == 0);
+  CHECK(hak_heap_destroy(heap) == 0);
 }
 
 UNIT_MAIN(unit_alone())

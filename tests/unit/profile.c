@@ -74,6 +74,26 @@ UNIT_TEST_OF_ONE_THREAD(live_bytes_are_true_within_3_percent, NULL, NULL) {
   assert_int_equal(hak_profile_stop(), 0);
 }
 
+/* While the thread holds no lock, another one takes the lock of its pool, and ends. */
+static bool another_ends;
+TEST_WRAP(void *, pool_shared_take, struct pool *shared, unsigned cls) {
+  if (!another_ends)
+    return __real_pool_shared_take(shared, cls);
+  another_ends = false;
+  assert_true(lock_try(&heap_pool(heap_current())->lock));
+  return NULL;
+}
+
+UNIT_TEST_IN_CHILD(a_sample_does_not_wait_for_a_lock_for_ever) {
+  start(1);
+  struct heap *heap = heap_current();
+  another_ends = true;
+  void *block = UNIT_GOT(hak_malloc(100));
+  assert_false(another_ends);
+  assert_ptr_not_equal(heap_current(), heap);
+  hak_free(block);
+}
+
 UNIT_TEST(every_allocation_is_a_sample) {
   enum { BLOCKS = 3000 };
   static void *blocks[BLOCKS];
