@@ -4,6 +4,7 @@
 
 static hak_heap *_Atomic heaps[ARENAS_MAX]; /* NULL: free */
 static _Atomic unsigned count = 1;
+#define ENDING ((hak_heap *)(uintptr_t)&count) /* in place of a heap: a thread ends the arena */
 static _Thread_local unsigned current;
 
 unsigned arena_make(void) {
@@ -23,27 +24,30 @@ unsigned arena_make(void) {
 
 unsigned arena_count(void) { return atomic_load(&count); }
 
-hak_heap *arena_heap(unsigned arena) { return arena < ARENAS_MAX ? atomic_load(&heaps[arena]) : NULL; }
+hak_heap *arena_heap(unsigned arena) {
+  hak_heap *heap = arena < ARENAS_MAX ? atomic_load(&heaps[arena]) : NULL;
+  return heap != ENDING ? heap : NULL;
+}
 
 bool arena_exists(unsigned arena) { return arena == 0 || arena_heap(arena) != NULL; }
 
 int arena_end(unsigned arena, bool stays) {
   hak_heap *heap = arena_heap(arena);
-  if (heap == NULL || current == arena)
+  if (heap == NULL || current == arena || !atomic_compare_exchange_strong(&heaps[arena], &heap, ENDING))
     return EFAULT;
   hak_heap *next = stays ? hak_heap_new(0) : NULL;
-  if ((stays && next == NULL) || hak_heap_destroy(heap) != 0) {
+  bool is_ended = (!stays || next != NULL) && hak_heap_destroy(heap) == 0;
+  if (!is_ended)
     hak_heap_destroy(next);
-    return EFAULT;
-  }
-  atomic_store(&heaps[arena], next);
-  return 0;
+  atomic_store(&heaps[arena], is_ended ? next : heap);
+  return is_ended ? 0 : EFAULT;
 }
 
 unsigned arena_of_thread(void) { return current; }
 
 int arena_enter(unsigned arena) {
-  int error = arena_exists(arena) ? hak_heap_set_default(arena_heap(arena), NULL) : EFAULT;
+  hak_heap *heap = arena_heap(arena);
+  int error = heap != NULL || arena == 0 ? hak_heap_set_default(heap, NULL) : EFAULT;
   if (error == 0)
     current = arena;
   return error == EBUSY ? EAGAIN : error;

@@ -2,6 +2,7 @@
 
 #include "jemalloc/arenas.h"
 #include "jemalloc/jemalloc.h"
+#include "os/os.h"
 #include "profile/profile.h"
 
 #include <errno.h>
@@ -40,14 +41,19 @@ static void figures_take(void) {
     atomic_store_explicit(&figures[i], now[i], memory_order_relaxed);
 }
 
+/* The one who refreshes may be the thread that this signal handler interrupted, or may have ended. After a while both
+ * do it: at worst the figures of two moments are mixed. */
+#define REFRESH_WAIT_MS 100u
+
 static void figures_refresh(void) {
   int self = getpid(), other = 0;
-  while (!atomic_compare_exchange_strong(&refreshing_pid, &other, self)) {
+  uint64_t until_ms = os_milliseconds() + REFRESH_WAIT_MS;
+  while (!atomic_compare_exchange_strong(&refreshing_pid, &other, self) &&
+         (other != self || os_milliseconds() < until_ms))
     if (other == self) {
       sched_yield();
       other = 0;
     }
-  }
   figures_take();
   atomic_fetch_add(&epoch, 1);
   atomic_store(&refreshing_pid, 0);
@@ -96,6 +102,8 @@ READER(read_background) {
 }
 WRITER(write_background) { return hak_option_set("background", value.is_true ? "on" : "off"); }
 
+#define DECAY_MS_MAX 3600000 /* the option's largest; jemalloc takes more */
+
 READER(read_decay) {
   char text[HAK_OPTION_BYTES];
   value->ssize = -1;
@@ -107,6 +115,7 @@ WRITER(write_decay) {
   char text[HAK_OPTION_BYTES];
   if (value.ssize < -1)
     return EFAULT;
+  value.ssize = value.ssize < DECAY_MS_MAX ? value.ssize : DECAY_MS_MAX;
   if (value.ssize == -1)
     return hak_option_set("purge", "off");
   snprintf(text, sizeof text, "%lld", (long long)value.ssize);
@@ -148,13 +157,14 @@ READER(read_initialized) {
   return ARENA < arena_count() || means_all(ARENA) ? 0 : ENOENT;
 }
 WRITER(purge) {
-  if (ARENA == 0 || means_all(ARENA))
+  if (ARENA == 0 || means_all(ARENA)) {
     hak_trim(0);
-  else if (is_arena(ARENA))
-    hak_heap_trim(arena_heap((unsigned)ARENA));
-  else
-    return ENOENT;
-  return 0;
+    return 0;
+  }
+  hak_heap *heap = ARENA < ARENAS_MAX ? arena_heap((unsigned)ARENA) : NULL;
+  if (heap != NULL)
+    hak_heap_trim(heap);
+  return heap != NULL ? 0 : ENOENT;
 }
 WRITER(decay) { /* gives back what is beyond what may stay: the delay has its own clock */
   return means_all(ARENA) || is_arena(ARENA) ? 0 : ENOENT;
@@ -182,13 +192,14 @@ READER(read_arena_figure) {
   size_t arena = ARENA_OF_STATS;
   enum figure which = (enum figure)row->constant.number;
   uint64_t bytes;
+  hak_heap *heap = arena < ARENAS_MAX ? arena_heap((unsigned)arena) : NULL;
   if (arena == 0 || means_all(arena)) {
     bytes = figure_of(which);
     if (which == ALLOCATED)
       bytes -= min_size(bytes, figure_of(LARGE));
-  } else if (is_arena(arena)) {
+  } else if (heap != NULL) {
     struct hak_heap_stats s;
-    hak_heap_stats_get(arena_heap((unsigned)arena), &s);
+    hak_heap_stats_get(heap, &s);
     bytes = which == LARGE                        ? s.large_bytes
             : which == ALLOCATED                  ? s.live_bytes - s.large_bytes
             : which == DIRTY || which == RETAINED ? 0

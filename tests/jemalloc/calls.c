@@ -2,6 +2,7 @@
  * libhakmem-jemalloc.so for that (jemalloc.control); --hakmem adds what is hakmem's own. */
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/time.h>
 
 #include <hakmem/hakmem.h>
 #include <jemalloc/jemalloc.h>
@@ -136,6 +137,10 @@ static void test_names(void) {
   decay = 0;
   READ("arenas.dirty_decay_ms", decay);
   CHECK(decay == 250);
+  decay = (ssize_t)10 * 3600 * 1000;
+  CHECK(mallctl("arenas.dirty_decay_ms", NULL, NULL, &decay, sizeof decay) == 0);
+  READ("arenas.dirty_decay_ms", decay);
+  CHECK(decay == (is_hakmem ? 1 : 10) * 3600 * 1000);
   decay = -1;
   CHECK(mallctl("arenas.dirty_decay_ms", NULL, NULL, &decay, sizeof decay) == 0);
   decay = 0;
@@ -236,6 +241,45 @@ static void test_arenas(void) {
   CHECK(write_unsigned("tcache.flush", cache) == 0 && write_unsigned("tcache.destroy", cache) == 0);
 }
 
+/* Threads that reset the same arena at a time: each gets the answer that it did, or that it cannot now. */
+static void *reset_on(void *name) {
+  for (int i = 0; i < 2000; i++) {
+    int error = mallctl(name, NULL, NULL, NULL, 0);
+    CHECK(error == 0 || error == EFAULT);
+  }
+  return NULL;
+}
+
+static void test_resets_at_a_time(void) {
+  unsigned arena;
+  char name[64];
+  pthread_t threads[2];
+  READ("arenas.create", arena);
+  snprintf(name, sizeof name, "arena.%u.reset", arena);
+  for (int i = 0; i < 2; i++)
+    CHECK(pthread_create(&threads[i], NULL, reset_on, name) == 0);
+  for (int i = 0; i < 2; i++)
+    CHECK(pthread_join(threads[i], NULL) == 0);
+  snprintf(name, sizeof name, "arena.%u.destroy", arena);
+  CHECK(mallctl(name, NULL, NULL, NULL, 0) == 0);
+}
+
+static volatile sig_atomic_t handled;
+static void refresh_in_handler(int number) {
+  refresh();
+  handled++;
+}
+
+/* A handler may ask while the thread that it interrupts does. */
+static void test_handler(void) {
+  const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+  signal(SIGALRM, refresh_in_handler);
+  CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+  while (handled < 20)
+    refresh();
+  CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+}
+
 static void collect(void *context, const char *text) {
   char *all = context;
   strncat(all, text, 99999 - strlen(all));
@@ -302,9 +346,13 @@ int main(int argc, char **argv) {
   const char *profile = getenv("HAKMEM_PROFILE");
   if (profile == NULL || strcmp(profile, "secure") != 0) /* which has no heaps of the program */
     test_arenas();
+  if (is_hakmem && (profile == NULL || strcmp(profile, "secure") != 0))
+    test_resets_at_a_time();
   test_print();
-  if (is_hakmem)
+  if (is_hakmem) {
     test_profile();
+    test_handler();
+  }
   test_child();
   if (!getenv("TEST_JSON"))
     printf("ok\n");
