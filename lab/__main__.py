@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 
@@ -20,10 +21,11 @@ VERBS = {
 
 
 def _open_streams() -> None:
-    """Python has none for a descriptor that is closed. The program that a verb runs does not inherit these."""
-    for name in ("stdout", "stderr"):
+    """Python has none for a descriptor that is closed. The program that a verb runs does not inherit these. What is written
+    to a closed stdout is an error."""
+    for name, access in (("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # to the end
+            setattr(sys, name, open(os.open(os.devnull, access), "w"))  # to the end
 
 
 def _give_up(error: OSError) -> None:
@@ -37,6 +39,7 @@ def _give_up(error: OSError) -> None:
 def _refuse(name: str, message: str) -> int:
     """One line about wrong usage, where typer prints four. Returns the exit status."""
     sentence = " ".join(message.split()).removesuffix(".")
+    sentence = re.sub(r"Input should be ([^,]*).*", r"it is not \1", sentence)  # a library's words, of a number
     print(f"hak: {name.removeprefix('hak ')}: {sentence}; see: {name} --help", file=sys.stderr)
     return 2
 

@@ -158,7 +158,8 @@ def parse(line: str, where: str) -> Row:
         return Row.model_validate(fields)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        raise BadRow(f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        said = first["msg"].replace("Input should be", "it is not")
+        raise BadRow(f"{where}: {'.'.join(map(str, first['loc']))}: {said}") from None
 
 
 def read(paths: Iterable[str | os.PathLike]) -> list[Row]:

@@ -54,12 +54,16 @@ def _interrupted(number, _frame):
 
 @contextlib.contextmanager
 def ending():
-    """Inside, what ends a program, or closes its terminal, is like Ctrl-C: what runs is ended, what is known is shown."""
+    """Inside, what ends a program, or closes its terminal, is like Ctrl-C: what runs is ended, what is known is shown. If
+    nobody inside shows it, the verb ends."""
     # What `nohup` has switched off stays so.
     heard = [number for number in process.ENDING if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, _interrupted) for number in heard}
     try:
         yield
+    except KeyboardInterrupt:
+        say("stopped")
+        raise typer.Exit(130) from None
     finally:
         process.asked_to_end.clear()
         for number, handler in before.items():

@@ -1,12 +1,14 @@
 """Fixtures of the lab's tests: python3 -m pytest tests/lab --build FOLDER [--library FILE]."""
 
 import pathlib
+import signal
 import sys
 
 import pytest
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TREE / folder) for folder in (".", "tests", "tests/profile")]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell ignores it, for children, too
 pytest.register_assert_rewrite("made_browser", "made_profile")  # they are imported and are plugins
 
 

@@ -47,7 +47,7 @@ def test_no_paths_of_the_machine(tmp_path):
 @pytest.mark.parametrize("change, says", [
     (lambda row: row | {"schema": 2}, "schema 2"),
     (lambda row: {key: value for key, value in row.items() if key != "schema"}, "schema None"),
-    (lambda row: row | {"run": 0}, "run"),
+    (lambda row: row | {"run": 0}, "run: it is not greater than or equal to 1$"),
     (lambda row: row | {"surprise": 1}, "surprise"),
     (lambda row: {key: value for key, value in row.items() if key != "machine"}, "machine"),
     (lambda row: row | {"kind": "guess"}, "kind"),

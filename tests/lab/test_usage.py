@@ -1,5 +1,10 @@
 """Each verb of the lab answers wrong usage in one line, with status 2."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import forked
 import pytest
 
@@ -21,3 +26,31 @@ def test_wrong_usage_is_one_line(words):
     assert done.returncode == 2 and done.stdout == "", done
     assert done.stderr.startswith(f"{name.replace(' ', ': ', 1)}: "), done.stderr
     assert done.stderr.endswith(f"; see: {name} --help\n") and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_wrong_number_is_said_in_words():
+    for number, told in (("x", "it is not a valid integer"), ("0", "it is not greater than or equal to 1")):
+        done = forked.hak("bench", "--runs", number)
+        assert done.stderr == f"hak: bench: Invalid value for '--runs': {told}; see: hak bench --help\n"
+
+
+def started(tree, *words, **settings):
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    return subprocess.Popen([sys.executable, "-m", "lab", *words], env=environment, text=True,
+                            stderr=subprocess.PIPE, **settings)  # fmt: skip
+
+
+def test_a_closed_stdout_is_an_error(tree):
+    with started(tree, "report", "--help", preexec_fn=lambda: os.close(1)) as done:
+        assert done.communicate()[1] == "hak: stdout: Bad file descriptor\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_report_that_is_ended_says_so(tree, tmp_path, number):
+    os.mkfifo(tmp_path / "rows")
+    words = ("report", "--rows", tmp_path / "rows")
+    with started(tree, *words, stdout=subprocess.PIPE) as running, open(tmp_path / "rows", "w"):  # it reads now
+        running.send_signal(number)
+        said, complaints = running.communicate(timeout=60)
+    assert (running.returncode, said, complaints) == (130, "", "hak: stopped\n")
