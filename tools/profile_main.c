@@ -3,6 +3,7 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,18 +58,24 @@ static FILE *create_file(const struct wish *wish, const struct control *control,
   return file;
 }
 
-/* Creates the file first: if that fails, no command is sent. */
+/* Creates the file when the whole profile is here, and is not interrupted then: a file that is there is whole. */
 static void dump_profile(const struct wish *wish, struct control *control) {
   char path[4096 + 64] = "stdout";
   bool is_stdout = wish->out && strcmp(wish->out, "-") == 0;
   if (wish->out && strlen(wish->out) >= sizeof path)
     tool_fail(2, "--out: the name is too long");
+  size_t length;
+  void *bytes = control_answer(control, CONTROL_DUMP, &length);
+  if (bytes == NULL)
+    tool_fail((int)control->live.problem, "%s", control->live.sentence);
+  sigset_t all, before;
+  sigfillset(&all);
+  if (!is_stdout)
+    pthread_sigmask(SIG_SETMASK, &all, &before);
   FILE *file = is_stdout ? stdout : create_file(wish, control, path, sizeof path);
   if (file == NULL)
     tool_fail(2, errno == EEXIST ? "%s is there and is not overwritten" : "%s: %m", path);
-  size_t length;
-  void *bytes = control_answer(control, CONTROL_DUMP, &length);
-  bool is_written = bytes && fwrite(bytes, 1, length, file) == length && fflush(file) == 0;
+  bool is_written = fwrite(bytes, 1, length, file) == length && fflush(file) == 0;
   int error = errno;
   if (!is_stdout && fclose(file) != 0 && is_written) {
     error = errno;
@@ -76,9 +83,9 @@ static void dump_profile(const struct wish *wish, struct control *control) {
   }
   if (!is_written && !is_stdout)
     unlink(path);
+  if (!is_stdout)
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
   errno = error;
-  if (bytes == NULL)
-    tool_fail((int)control->live.problem, "%s", control->live.sentence);
   if (!is_written)
     tool_fail(2, "%s: %m", path);
   free(bytes);

@@ -173,6 +173,14 @@ def files_that_cannot_be_written(folder):
         until(lambda: sampled(process.pid))
         ask("dump", "--out", folder / "heap", process.pid, said="heap: ")
         judge(message.read(folder / "heap"), 512 * KIB)
+        with page_of(process.pid) as (page, _):
+            stop(process)
+            tool = subprocess.Popen([TOOL, "dump", "--wait", "150", "--out", folder / "early", str(process.pid)])
+            until(lambda: get(page, STAGE_AT) % 4 == ASKED)
+            assert not (folder / "early").exists(), "a file without a profile"
+            tool.send_signal(signal.SIGINT)
+            assert tool.wait(20) == -signal.SIGINT
+            process.send_signal(signal.SIGCONT)
         with Path("/dev/full").open("w") as full:
             command = [TOOL, "dump", "--out", "-", str(process.pid)]
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
