@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,22 +64,30 @@ static void segments_read(struct elf *elf) {
       needed_read(elf, &segment);
 }
 
-bool elf_open(struct elf *elf, const char *path) {
+/* Reads a file to its end, or to the length that it had. False: errno says why. */
+static bool file_read(struct elf *elf, int fd) {
   struct stat status;
+  errno = EINVAL;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0 ||
+      (elf->bytes = malloc((size_t)status.st_size)) == NULL)
+    return false;
+  ssize_t got = 1;
+  for (; elf->length < (size_t)status.st_size && got > 0; elf->length += got > 0 ? (size_t)got : 0)
+    got = read(fd, elf->bytes + elf->length, (size_t)status.st_size - elf->length);
+  return got >= 0;
+}
+
+bool elf_open(struct elf *elf, const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   *elf = (struct elf){.bytes = NULL};
   if (fd < 0)
     return false;
-  void *bytes = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
-    bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-  else
-    errno = EINVAL;
+  bool is_read = file_read(elf, fd);
+  int error = errno;
   close(fd);
-  if (bytes == MAP_FAILED)
+  errno = error;
+  if (!is_read)
     return false;
-  elf->bytes = bytes;
-  elf->length = (size_t)status.st_size;
   const unsigned char *ident = bytes_at(elf, 0, EI_NIDENT + sizeof(Elf32_Half) * 2);
   if (ident == NULL || memcmp(ident, ELFMAG, SELFMAG) != 0)
     return true;
@@ -146,6 +154,13 @@ enum elf_symbol elf_defines(const struct elf *elf, const char *name) {
     found = ELF_SYMBOL_INSIDE;
   }
   return found;
+}
+
+bool elf_exports(const char *path, const char *name) {
+  struct elf elf;
+  bool exports = elf_open(&elf, path) && elf_defines(&elf, name) == ELF_SYMBOL_EXPORTED;
+  free(elf.bytes);
+  return exports;
 }
 
 /* The address that the first segment asks for. */

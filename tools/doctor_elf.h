@@ -9,7 +9,7 @@
 #define ELF_NEEDED_MAX 256
 
 struct elf {
-  const unsigned char *bytes; /* the file, mapped until the program ends; NULL: it could not be read */
+  unsigned char *bytes; /* the file; NULL: it could not be read. Not mapped, for others may shorten it meanwhile */
   size_t length;
   bool is_elf;
   unsigned bits;           /* 32 or 64 */
@@ -26,6 +26,8 @@ bool elf_open(struct elf *elf, const char *path);
 enum elf_symbol { ELF_SYMBOL_NONE, ELF_SYMBOL_INSIDE, ELF_SYMBOL_EXPORTED };
 /* Tells whether the file defines a function of that name, and whether it exports it. */
 enum elf_symbol elf_defines(const struct elf *elf, const char *name);
+/* The same of a file that is not open: tells whether it exports it. */
+bool elf_exports(const char *path, const char *name);
 /* Finds the function at an offset from where the file's first segment is loaded: its name, and the offset in it.
  * NULL if no function of the file's tables contains it. */
 const char *elf_function_at(const struct elf *elf, uint64_t offset, uint64_t *inside);

@@ -71,12 +71,10 @@ void doctor_look_loaded(struct doctor *doctor) {
 
 /* The name of the allocator in a library, NULL if there is none: by its file's name, else by what it defines. */
 static const char *allocator_in(const struct doctor *doctor, const char *path) {
-  struct elf elf;
   const char *allocator = doctor_allocator_of(path);
   if (allocator || doctor_is_hakmem(doctor, path) || !strchr(path, '/'))
     return allocator;
-  bool defines = elf_open(&elf, doctor_file(doctor, path)) && elf_defines(&elf, "malloc") == ELF_SYMBOL_EXPORTED;
-  return defines ? "an allocator" : NULL;
+  return elf_exports(doctor_file(doctor, path), "malloc") ? "an allocator" : NULL;
 }
 
 static void judge_preload(struct doctor *doctor, const char *path, void *argument) {

@@ -203,12 +203,11 @@ void doctor_of_process(struct doctor *doctor) {
 /* --- libraries --- */
 
 bool doctor_is_hakmem(const struct doctor *doctor, const char *path) {
-  struct elf elf;
   if (strncmp(doctor_base_name(path), "libhakmem", strlen("libhakmem")) == 0)
     return true;
   /* It may have any name. The program itself is looked at apart (has_hakmem). */
-  return strchr(path, '/') && strcmp(path, doctor->program) != 0 && elf_open(&elf, doctor_file(doctor, path)) &&
-         elf_defines(&elf, "hak_malloc") == ELF_SYMBOL_EXPORTED;
+  return strchr(path, '/') && strcmp(path, doctor->program) != 0 &&
+         elf_exports(doctor_file(doctor, path), "hak_malloc");
 }
 
 const char *doctor_allocator_of(const char *path) {

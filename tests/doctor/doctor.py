@@ -442,7 +442,29 @@ def broken_files(made):
             altered[at] = numbers.choice((0, 0xFF, numbers.randrange(256)))
         if altered[:2] != b"#!":
             tool("--", made.made("broken", bytes(altered)), status=(0, 1, 2))
+    shortened(made, content)
     return set()
+
+
+def shortened(made, content):
+    """A program that another process overwrites: it is empty as soon as the tool has closed it."""
+    text = """
+    #define _GNU_SOURCE
+    #include <stdlib.h>
+    #include <sys/stat.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    int close(int fd) {
+      struct stat ours, this;
+      if (stat(getenv("SHORTENED"), &ours) == 0 && fstat(fd, &this) == 0 && this.st_ino == ours.st_ino)
+        truncate(getenv("SHORTENED"), 0);
+      return (int)syscall(SYS_close, fd);
+    }
+    """
+    program = made.made("shortened", content)
+    closes = made.compiled("closes.so", text, "-shared", "-fPIC", "-Wno-unused-result")
+    tool("--", program, env={"LD_PRELOAD": closes, "SHORTENED": program}, status=(0, 1, 2))
+    assert os.path.getsize(program) == 0
 
 
 def crash_reports(made):
