@@ -395,8 +395,13 @@ static void wait_for_end(void) {
   while ((state = atomic_load(&background.state)) != BACKGROUND_NONE) {
     atomic_store(awake_word(), SHALL_END);
     os_futex_wake_shared(awake_word());
-    if (thread_is_busy() || os_milliseconds() >= until_ms)
+    if (thread_is_busy())
       return;
+    if (os_milliseconds() >= until_ms) { /* it may have been killed alone, as by a filter that kills threads */
+      if (state == BACKGROUND_RUNS && !os_thread_exists(load_relaxed(&background.thread_id)))
+        atomic_compare_exchange_strong(&background.state, &state, BACKGROUND_NONE);
+      return;
+    }
     os_futex_wait_for(&background.state, state, STOP_ASK_MS);
   }
   /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much
