@@ -99,6 +99,7 @@
   ROW(PURGE, purges_refused, COUNTER, TIMES, "A range stayed: the option purge is off, or the system refused.") \
   ROW(PURGE, hole_batches, COUNTER, TIMES, "A batch of free pages inside slabs was given back.") \
   ROW(PURGE, trims, COUNTER, TIMES, "malloc_trim or hak_trim was called.") \
+  ROW(PURGE, huge_collapses, COUNTER, TIMES, "2 MiB of dense memory were moved to a huge page.") \
   ROW(SYSTEM, calls, COUNTER, CALLS, "System calls that manage memory or wait, of all kinds.") \
   ROW(SYSTEM, calls_map, COUNTER, CALLS, "mmap.") \
   ROW(SYSTEM, calls_unmap, COUNTER, CALLS, "munmap.") \

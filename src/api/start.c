@@ -15,6 +15,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/say.h"
+#include "pages/collapse.h"
 #include "reclaim/background.h"
 #include "threads/registry.h"
 
@@ -72,6 +73,7 @@ COLD static void prepare_child(bool is_noticed) {
  * earlier still have handlers that run between ours and the fork; they get spare memory. */
 static void before_fork(void) {
   background_before_fork();
+  collapse_before_fork();
   if (heaps_of_others() && slow_path_begin()) {
     heaps_sweep_all(false); /* saves the bins of ended threads for the child; they are consistent */
     slow_path_end();

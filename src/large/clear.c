@@ -5,6 +5,7 @@
 #include "large/record.h"
 #include "os/filter.h"
 #include "os/os.h"
+#include "pages/collapse.h"
 #include "pages/huge.h"
 #include "pages/page_map.h"
 
@@ -55,8 +56,10 @@ COLD void large_clear(void *block, size_t size) {
   KEEP_ERRNO;
   struct large *range = map_entry(block) == ENTRY_LARGE ? map_record(block) : NULL;
   if (range != NULL && is_sparse(range->base, large_range_bytes(range)) &&
-      os_purge(range->base, large_range_bytes(range)))
+      os_purge(range->base, large_range_bytes(range))) {
+    collapse_forget(range->base, large_range_bytes(range));
     range->noted = false;
-  else
+  } else {
     memset(block, 0, size);
+  }
 }

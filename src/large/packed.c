@@ -8,6 +8,7 @@
 #include "os/fault.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/collapse.h"
 #include "pages/extent.h"
 #include "pages/metadata.h"
 #include "pages/page_map.h"
@@ -329,6 +330,7 @@ static size_t chunk_purge(struct chunk *chunk) {
     set_taken(chunk, pages, true);
     set_purged(chunk, true);
     lock_give(&packed.lock);
+    collapse_forget(chunk->base + pages.first * GRANULE_BYTES, pages.count * GRANULE_BYTES);
     bool is_gone = pages_purge(chunk->base + pages.first * GRANULE_BYTES, pages.count * GRANULE_BYTES) != PURGE_REFUSED;
     given_back += is_gone ? pages.count * GRANULE_BYTES : 0;
     lock_take(&packed.lock);

@@ -54,6 +54,20 @@ void os_populate_huge(void *address, size_t size);
 /* Asks for huge pages in a range. */
 void os_huge(void *address, size_t size);
 
+/* Copies a resident range of 2 MiB to a huge page. Afterwards huge pages are refused there again, so that it stays one
+ * mapping with its neighbours. Threads that touch it meanwhile wait. */
+enum os_collapse {
+  OS_COLLAPSED,        /* or it was on a huge page */
+  OS_COLLAPSE_BUSY,    /* the kernel or a device uses pages of the range */
+  OS_COLLAPSE_SCARCE,  /* the kernel has no huge page at hand */
+  OS_COLLAPSE_REFUSED, /* it never will: before Linux 6.1, or because the process may have no huge pages */
+};
+enum os_collapse os_huge_collapse(void *address, size_t size);
+
+/* Tells whether the administrator forbids huge pages to all programs (`never`); the kernel collapses nevertheless. Reads
+ * a file. */
+bool os_huge_is_forbidden(void);
+
 /* Splits the huge page around a resident page, if only a part of it is still mapped. Else nothing happens, but that the
  * kernel takes the page for one that is seldom used. Needs Linux 5.4. */
 void os_huge_split(void *page);

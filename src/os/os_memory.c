@@ -70,6 +70,9 @@ COLD bool os_commit_is_strict(void) {
 #ifndef MADV_POPULATE_WRITE /* older headers */
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_COLLAPSE /* older headers */
+#define MADV_COLLAPSE 25
+#endif
 
 /* The kernel orders one thread's accesses before it unmaps an address before another thread's accesses after it maps
  * the address. ThreadSanitizer is told so. */
@@ -196,6 +199,25 @@ void os_populate_huge(void *address, size_t size) {
   *(volatile char *)address = 0;
   os_populate(address, size);
   advise_pages(address, size, MADV_NOHUGEPAGE);
+}
+
+enum os_collapse os_huge_collapse(void *address, size_t size) {
+  KEEP_ERRNO;
+  os_huge(address, size);
+  int error = advise_pages(address, size, MADV_COLLAPSE) ? 0 : errno;
+  advise_pages(address, size, MADV_NOHUGEPAGE);
+  return error == 0        ? OS_COLLAPSED
+         : error == EINVAL ? OS_COLLAPSE_REFUSED
+         : error == ENOMEM ? OS_COLLAPSE_SCARCE
+                           : OS_COLLAPSE_BUSY;
+}
+
+bool os_huge_is_forbidden(void) {
+  KEEP_ERRNO;
+  char modes[64];
+  int fd = os_may_read_files() ? os_text_open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY) : -1;
+  const char *line = os_line_read(fd, modes, sizeof modes);
+  return line != NULL && strstr(line, "[never]") != NULL;
 }
 
 size_t os_resident_bytes(const void *address, size_t size) {

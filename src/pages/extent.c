@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/collapse.h"
 #include "pages/free_extent.h"
 #include "pages/page_map.h"
 
@@ -180,6 +181,7 @@ void extent_give(struct extent extent, unsigned keep, uint64_t freed_ms, enum us
  * allows. Returns the bytes that went. */
 static size_t give_purged(struct extent extent, enum usage from, unsigned *splits) {
   enum purge_result result = pages_purge(extent.base, extent.bytes);
+  collapse_forget(extent.base, extent.bytes);
   size_t half = round_up(extent.bytes / 2, UNIT_BYTES);
   if (UNLIKELY(result == PURGE_REFUSED) && *splits > 0 && half < extent.bytes) {
     --*splits;
@@ -214,6 +216,7 @@ COLD static void bank_change(unsigned number, char *base, size_t bytes, bool is_
   arena_mark_set(base, bytes, is_added ? bank_mark(number) : 0);
   arena->reserved_bytes += change;
   arena->committed_bytes += change;
+  collapse_forget(base, bytes);
 }
 
 #define PIECES_MAX 256u /* each is a mapping, of which the kernel allows a limited number */

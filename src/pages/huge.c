@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define SLABS_SHARE 4
-#define SMALL_PAGE_BYTES 4096u
 
 #define WATCHED_COUNT 8u
 #define SAMPLES 4u /* of a range */

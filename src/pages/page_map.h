@@ -11,6 +11,8 @@
  *                                 of each bitmap comes first, then the second one of each, and so on: most slabs
  *                                 have blocks for one line or two, so the other pages are never touched
  *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
+ *        dense[32], huge[32] the same for each 2 MiB that were resident at the last look, and that are not looked at
+ *                            because they were copied to a huge page, or are shared (pages/collapse.h)
  *
  * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
  * address space go. Each 2 MiB of an arena has a row. A mapping of a large object has the leaf, the row and the entry
@@ -60,6 +62,7 @@ struct map_leaf {
   uint32_t entries[LEAF_UNITS];
   struct map_row *rows[LEAF_ROWS];
   _Atomic uint64_t starts[LEAF_ROWS / 64];
+  _Atomic uint64_t dense[LEAF_ROWS / 64], huge[LEAF_ROWS / 64];
 };
 
 static inline uint32_t entry_key(uint32_t pool_id, unsigned kind) {

@@ -14,6 +14,9 @@
 
 #include "base/options.h"
 
+/* With other page sizes a huge page is not 2 MiB, and no huge pages are asked for. */
+#define SMALL_PAGE_BYTES 4096u
+
 /* Heaps and ranges smaller than these get no huge pages. */
 #define HUGE_HEAP_BYTES_MIN ((size_t)8 << 20)
 #define HUGE_RANGE_BYTES_MIN ROW_BYTES
@@ -65,6 +68,22 @@ bool huge_note_written(struct huge_state *state, size_t resident_bytes, size_t r
 
 /* Takes a range's bytes, or what is left of them, from what was earned, or else lent. False: nothing is left. */
 bool huge_spend(struct huge_state *state, size_t range_bytes);
+
+/* Dense memory moves to huge pages (pages/collapse.h) for at most this share of the time, and this long at once. */
+#define COLLAPSE_SHARE 64u
+#define COLLAPSE_NS_MAX ((uint64_t)32 * 1000000)
+static inline uint64_t collapse_credit_ns(uint64_t credit_ns, uint64_t elapsed_ns) {
+  uint64_t sum_ns = credit_ns + elapsed_ns / COLLAPSE_SHARE;
+  return sum_ns < COLLAPSE_NS_MAX ? sum_ns : COLLAPSE_NS_MAX;
+}
+
+/* Returns the time from one pass over all rows to the next: longer each time if the pass found nothing to move. */
+#define COLLAPSE_REST_MS_MIN 200u
+#define COLLAPSE_REST_MS_MAX 16000u
+static inline uint64_t collapse_rest_ms(uint64_t rest_ms, bool has_found) {
+  uint64_t longer_ms = rest_ms * 2 < COLLAPSE_REST_MS_MAX ? rest_ms * 2 : COLLAPSE_REST_MS_MAX;
+  return has_found || longer_ms < COLLAPSE_REST_MS_MIN ? COLLAPSE_REST_MS_MIN : longer_ms;
+}
 
 /* Notes that the first touch of a huge page took elapsed_ns. Call it for quick touches too. */
 void huge_note_stall(struct huge_state *state, uint64_t elapsed_ns, uint64_t now_ms);

@@ -10,6 +10,7 @@
 #include "os/cgroup.h"
 #include "os/filter.h"
 #include "os/os.h"
+#include "pages/collapse.h"
 #include "policy/keep_policy.h"
 #include "reclaim/delay.h"
 #include "reclaim/reclaim.h"
@@ -342,6 +343,7 @@ static bool make_thread(void) {
   /* Also if no thread can start: the next slow path would try again in vain. */
   store_relaxed(&background.wished, false);
   os_pressure_watch();
+  collapse_prepare();
   if (!os_thread_start(thread_run, &background.thread))
     return false;
   atomic_store_explicit(&background.is_joinable, 1, memory_order_release);

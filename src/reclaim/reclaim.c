@@ -14,6 +14,7 @@
 #include "os/filter.h"
 #include "os/lock.h"
 #include "os/os.h"
+#include "pages/collapse.h"
 #include "pages/extent.h"
 #include "pages/metadata.h"
 #include "policy/limit_policy.h"
@@ -227,9 +228,11 @@ COLD static bool purge_hole_batch(struct pool *pool, bool is_patient, size_t *gi
     return more;
   }
   batch_pool = pool;
-  for (unsigned i = 0; i < batch.hole_count; i++)
+  for (unsigned i = 0; i < batch.hole_count; i++) {
+    collapse_forget(batch.holes[i].start, batch.holes[i].bytes);
     if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
       *given_back += batch.holes[i].bytes;
+  }
   counter_note(hole_batches);
   return batch_end() && more;
 }
@@ -397,6 +400,8 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
   }
   bool more = purge_is_on() && (swept || given_back > 0 || stashes_are(STASHES_LIVE) ||
                                 usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
+  if (!is_pressed)
+    more |= collapse_some(may_go_on);
   HAK_PROBE(reclaim_round, (unsigned)depth, given_back, usage_free());
   return more;
 }
@@ -448,9 +453,9 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
   size_t given_back = purge_all_but(keep_bytes);
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL, 0, NULL) + trim_tables(0);
-  round_end(UINT_MAX);
   if (keep_bytes == 0 && purge_is_on())
     extents_release(released_bytes_min());
+  round_end(UINT_MAX);
   return given_back;
 }
 
@@ -465,12 +470,14 @@ COLD size_t reclaim_pool(struct pool *pool) {
 
 COLD void reclaim_all(void) {
   stash_close();
-  if (full_round_begin()) {
+  bool is_held = full_round_begin();
+  if (is_held) {
     range_evict(purge_by_engine(false, 0, unused_for(0))); /* mappings take address space, also if `purge` is off */
     range_evict(purge_by_preset(0, unused_for(0)));
     purge_all_but(0);
-    round_end(UINT_MAX);
   }
   /* Under the program's own filter the limit is not known, and a strict kernel counts what is mapped. */
   extents_release(os_filter_is_own() || os_commit_is_strict() ? UNIT_BYTES : released_bytes_min());
+  if (is_held)
+    round_end(UINT_MAX);
 }

@@ -12,12 +12,13 @@
 #include "os/os.h"
 #include "pages/extent.h"
 #include "pages/metadata.h"
+#include "reclaim/reclaim.h"
 
 #define TOUCH_BYTES 4096
 
 static _Atomic uint64_t later_ms;
 static _Atomic bool purge_refused, metadata_refused, map_refused;
-static bool frees_while_read, is_deaf;
+static bool frees_while_read, is_dense, is_deaf;
 static void *moving;
 
 TEST_WRAP(uint64_t, os_milliseconds, void) { return __real_os_milliseconds() + atomic_load(&later_ms); }
@@ -30,6 +31,13 @@ TEST_WRAP(bool, os_purge, void *address, size_t size) {
 TEST_WRAP(void *, os_map, size_t size, size_t alignment) {
   return atomic_load(&map_refused) ? NULL : __real_os_map(size, alignment);
 }
+
+/* As if the kernel could. */
+TEST_WRAP(size_t, os_resident_bytes, const void *address, size_t size) {
+  return is_dense ? size : __real_os_resident_bytes(address, size);
+}
+TEST_WRAP(enum os_collapse, os_huge_collapse, void *address, size_t size) { return OS_COLLAPSED; }
+TEST_WRAP(bool, os_huge_is_forbidden, void) { return false; }
 
 TEST_WRAP(void *, metadata_take, unsigned order) {
   return atomic_load(&metadata_refused) ? NULL : __real_metadata_take(order);
@@ -255,6 +263,14 @@ static void purges_due(void) {
     pass(10);
   }
 }
+static void dense_for_long(void) {
+  is_dense = true;
+  keep(1000, 20000);
+  for (int i = 0; i < 100; i++) {
+    pass(1000);
+    reclaim_round(RECLAIM_AGED, NULL);
+  }
+}
 static void purge_in_vain(void) {
   atomic_store(&purge_refused, true);
   large_changing();
@@ -386,6 +402,7 @@ static const struct row {
     ROW(purges_refused, purge_in_vain),
     ROW(hole_batches, holes),
     ROW(trims, slabs_and_trim),
+    ROW(huge_collapses, dense_for_long),
     ROW(calls, one_mapping),
     ROW(calls_map, one_mapping),
     ROW(calls_unmap, mapping_ended),

@@ -167,4 +167,30 @@ HUGE_TEST(back_offs_stay_in_their_bounds) {
   }
 }
 
+/* Moves take a 64th of the time at most, and never save up for more than 32 ms. */
+UNIT_TEST(moves_have_their_share_of_the_time) {
+  uint64_t credit_ns = 0, worked_ns = 0, seed = UNIT_SEED;
+  for (unsigned i = 0; i < 20000; i++) {
+    uint64_t elapsed_ns = test_random(&seed) >> (test_random(&seed) % 64), before_ns = credit_ns;
+    credit_ns = collapse_credit_ns(credit_ns, elapsed_ns);
+    assert_true(credit_ns >= before_ns && credit_ns <= COLLAPSE_NS_MAX);
+    assert_true(credit_ns - before_ns <= elapsed_ns / 64);
+    credit_ns -= test_random(&seed) % (credit_ns + 1);
+  }
+  for (credit_ns = 0; worked_ns < 64 * COLLAPSE_NS_MAX; worked_ns += 6400)
+    credit_ns = collapse_credit_ns(credit_ns, 6400);
+  assert_int_equal(credit_ns, COLLAPSE_NS_MAX);
+}
+
+UNIT_TEST(passes_that_find_nothing_wait_longer) {
+  uint64_t rest_ms = 0, waits = 0;
+  for (; rest_ms < COLLAPSE_REST_MS_MAX && waits < 100; waits++) {
+    uint64_t before_ms = rest_ms;
+    rest_ms = collapse_rest_ms(rest_ms, false);
+    assert_true(rest_ms > before_ms && rest_ms >= COLLAPSE_REST_MS_MIN);
+  }
+  assert_int_equal(collapse_rest_ms(rest_ms, false), COLLAPSE_REST_MS_MAX);
+  assert_int_equal(collapse_rest_ms(rest_ms, true), COLLAPSE_REST_MS_MIN);
+}
+
 UNIT_MAIN()

@@ -1,0 +1,23 @@
+/* collapse.h: dense memory on small pages moves to huge pages, which need fewer entries of the TLB.
+ *
+ * A row (2 MiB) qualifies if slabs and large objects use all of its units, and all of its pages were resident at two
+ * looks. So the move makes nothing resident. What was there at a fork stays where it is, because a move would unshare
+ * pages. Mappings of large objects, and memory that is on huge pages anyway, do not take part. The moves take a bounded
+ * share of the time (policy/huge_policy.h). No file is opened: a program with one thread would see the number. */
+#pragma once
+
+#include "base/words.h"
+
+/* Call on a thread of the program before the first call of collapse_some: reads whether the administrator forbids huge
+ * pages. */
+void collapse_prepare(void);
+
+/* Does a part of what is due. One thread at a time, which holds the lock of the reclaim round: so no trim unmaps an
+ * arena meanwhile. may_go_on, if not NULL, is asked before each move. Returns true if there may be more to do soon. */
+bool collapse_some(bool (*may_go_on)(void));
+
+/* Call before a fork. */
+void collapse_before_fork(void);
+
+/* Call after pages of a range were given back: the rows are not on huge pages any more. Any thread. */
+void collapse_forget(const void *base, size_t bytes);
