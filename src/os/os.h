@@ -64,8 +64,8 @@ enum os_collapse {
 };
 enum os_collapse os_huge_collapse(void *address, size_t size);
 
-/* Tells whether the administrator forbids huge pages to all programs (`never`); the kernel collapses nevertheless. Reads
- * a file. */
+/* Tells whether the administrator forbids huge pages to all programs (`never`); the kernel collapses nevertheless.
+ * Reads a file. */
 bool os_huge_is_forbidden(void);
 
 /* Splits the huge page around a resident page, if only a part of it is still mapped. Else nothing happens, but that the

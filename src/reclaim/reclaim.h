@@ -3,8 +3,8 @@
  *
  * Free memory goes through these stations: stashed large ranges -> cached ones -> free extents -> the system; free
  * pages inside slabs (holes), of packed blocks and of metadata -> the system. One round works at a time. Only a trim,
- * and a request that found no memory, wait for it, ten seconds at most. The rules stand at the top of reclaim.c. Call these functions in a
- * slow path, without a lock; but reclaim_round begins a slow path of its own.
+ * and a request that found no memory, wait for it, ten seconds at most. The rules stand at the top of reclaim.c. Call
+ * these functions in a slow path, without a lock; but reclaim_round begins a slow path of its own.
  */
 #pragma once
 
