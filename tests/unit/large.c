@@ -74,15 +74,18 @@ static void assert_not_live(const char *address, size_t bytes) {
     assert_true(entry_at(address + i) != ENTRY_LARGE && entry_at(address + i) != ENTRY_LARGE_BODY);
 }
 
+/* A word in each unit or so, each time on another of its pages: ranges are whole units. */
+#define PATTERN_BYTES (UNIT_BYTES + 4096)
+
 static void pattern_write(char *object, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 4096) {
+  for (size_t i = 0; i < bytes; i += PATTERN_BYTES) {
     uintptr_t word = (uintptr_t)i * 2654435761u + 1;
     memcpy(object + i, &word, sizeof word);
   }
 }
 
 static void assert_pattern(const char *object, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 4096) {
+  for (size_t i = 0; i < bytes; i += PATTERN_BYTES) {
     uintptr_t word = (uintptr_t)i * 2654435761u + 1;
     assert_memory_equal(object + i, &word, sizeof word);
   }
@@ -294,12 +297,12 @@ LARGE_TEST(address_space_of_growth_goes_back) {
 
 /* What lives on in adopted arenas keeps few mappings: others that shrink are copied, as before. */
 LARGE_TEST(what_shrank_leaves_few_mappings) {
-  enum { COUNT = 800 };
+  enum { COUNT = 560 };
   static char *objects[COUNT];
   unsigned cut = 0, pins = 0;
   long before = test_mappings();
   for (unsigned i = 0; i < COUNT; i++) {
-    char *object = alloc(MIB, 16), *wall = alloc(MIB, 16); /* mostly neighbours */
+    char *object = alloc(MIB / 2, 16), *wall = alloc(MIB / 2, 16); /* mostly neighbours */
     char *grown = resize_at_once(object, 3 * MIB);
     objects[i] = grown ? grown : object;
     pins += large_would_pin(objects[i], 2 * UNIT_BYTES);
@@ -383,7 +386,7 @@ LARGE_TEST(a_mapping_serves_other_lengths_of_its_site) {
       assert_int_equal(stats().mapping_count, 1);
       assert_true(usage_held() <= most);
       assert_true(dirty == 0 || dirty >= min_size(size, dirty_before));
-      for (size_t i = dirty; i < size; i += 4096)
+      for (size_t i = (dirty + PATTERN_BYTES - 1) / PATTERN_BYTES * PATTERN_BYTES; i < size; i += PATTERN_BYTES)
         assert_int_equal(object[i], 0);
       dirty_before = large_bytes(object);
       pattern_write(object, dirty_before);
@@ -663,11 +666,11 @@ LARGE_TEST(grown_mappings_are_limited_in_number) {
   static char *objects[COUNT], *walls[COUNT];
   unsigned moved = 0;
   for (unsigned i = 0; i < COUNT; i++) {
-    objects[i] = alloc(MIB, 16);
+    objects[i] = alloc(MIB / 2, 16);
     walls[i] = alloc(MIB / 2, 16);
   }
   for (unsigned i = 0; i < COUNT; i++) {
-    char *grown = resize_at_once(objects[i], 3 * MIB);
+    char *grown = resize_at_once(objects[i], 3 * MIB / 2);
     moved += grown != NULL && grown != objects[i];
     if (grown)
       objects[i] = grown;
@@ -705,7 +708,7 @@ LARGE_TEST(objects_begin_in_different_lines) {
     assert_int_equal(large_bytes(objects[i]), MIB - offset);
     assert_true(large_is_start(objects[i]) && (offset == 0 || !large_is_start(objects[i] - offset)));
     most = (unsigned)max_size(most, ++in_line[offset / CACHE_LINE]);
-    memset(objects[i], (int)i, size);
+    objects[i][0] = objects[i][size - 1] = (char)i;
   }
   assert_true(most <= 3 * COUNT / LARGE_COLORS);
   unit_must_die(free_object, objects[0] + CACHE_LINE, "free of ", objects[0] + CACHE_LINE,
