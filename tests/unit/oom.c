@@ -77,7 +77,7 @@ static unsigned char content(const struct live *live, size_t i) {
 }
 
 /* Places that are written and checked: a block's first KiB, then ever fewer, and its last byte. */
-static size_t next_place(size_t i) { return i + 1 + (i < 1024 ? 0 : i / 2); }
+static size_t next_place(size_t i) { return i + 1 + (i < 1024 ? 0 : 3 * i); }
 
 static void fill(struct live *live) {
   for (size_t i = 0; i < live->size; i = next_place(i))
@@ -218,13 +218,13 @@ static void small_and_mid(void) {
 static void large(void) {
   unsigned first = mine.count;
   HOLD(&mine, 300000, hak_malloc(300000));
-  HOLD(&mine, 3000000, hak_malloc(3000000));
+  HOLD(&mine, 1500000, hak_malloc(1500000));
   hold_zeroed(&mine, 700000);
   hold_aligned(&mine, 1 << 20, 5000);
   hold_aligned(&mine, 4 << 20, 500000);
   for (unsigned i = first; i < mine.count; i++) {
-    resize(&mine, i, 1000000);
-    resize(&mine, i, 9000000);
+    resize(&mine, i, 600000);
+    resize(&mine, i, 4500000);
     resize(&mine, i, 400000);
   }
   while (mine.count > first + 2)
