@@ -22,6 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOTES_MAX = 5000
+TOGETHER = 8  # sources for one process, as its start takes as long as a small source
 # clang does not know all of gcc's flags that stand in the compile commands.
 ARGUMENTS = ["--quiet", "--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-ignored-optimization-argument"]
 NODES_MAX = 10000
@@ -75,10 +76,13 @@ def hashes_of(sources, tool, build):
     }
 
 
-def findings(tool, build, source):
-    done = subprocess.run([tool, "-p", build, *ARGUMENTS, source], cwd=ROOT, capture_output=True, text=True)
-    said = [line for line in (done.stdout + done.stderr).splitlines() if not NOISE.match(line)]
-    return done.returncode, "\n".join(said)
+def findings(tool, build, sources):
+    """Of each of the sources. What is found in several at a time is told of each by itself."""
+    done = subprocess.run([tool, "-p", build, *ARGUMENTS, *sources], cwd=ROOT, capture_output=True, text=True)
+    said = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if not NOISE.match(line))
+    if (said or done.returncode) and len(sources) > 1:
+        return [found for source in sources for found in findings(tool, build, [source])]
+    return [(source, done.returncode, said) for source in sources]
 
 
 def control(tool):
@@ -104,13 +108,15 @@ def main():
     known = set(clean)
     wanted = sorted(source for source in sources if hashes.get(source) not in known)
     bad = 0
+    groups = [wanted[first :: -(-len(wanted) // TOGETHER)] for first in range(-(-len(wanted) // TOGETHER))]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for source, (status, said) in zip(wanted, pool.map(lambda one: findings(tool, build, one), wanted)):
-            bad += status != 0
-            if said:
-                print(said)
-            elif status == 0 and source in hashes:
-                clean.append(hashes[source])
+        for found in pool.map(lambda group: findings(tool, build, group), groups):
+            for source, status, said in found:
+                bad += status != 0
+                if said:
+                    print(said)
+                elif status == 0 and source in hashes:
+                    clean.append(hashes[source])
     notes.write_text("\n".join(clean[-NOTES_MAX:]) + "\n")
     print(f"{len(wanted)} of {len(sources)} sources were looked at, {bad} have findings")
     sys.exit(1 if bad else 0)
