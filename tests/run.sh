@@ -120,6 +120,13 @@ fetch_pprof() {
   ) >"$folder/log" 2>&1 || :
 }
 
+# pyenv's python3 is a script that looks for the interpreter each time, for 0.1 s. Its folder comes first in the path.
+find_interpreter() {
+  case $(head -c 2 "$(command -v python3)") in
+    '#!') PATH=$(python3 -ISc 'import os, sys; print(os.path.dirname(sys.executable))'):$PATH ;;
+  esac
+}
+
 # Reads ctest's result file $2 of preset $1: prints "passed failed skipped", and names each skipped test
 # and its reason, the line that begins with `skipped: `, else the last one, on stderr. A test that could not be started
 # has failed.
@@ -267,6 +274,7 @@ run_tests() {
   done
   # shellcheck disable=SC2086  # words
   need $needs
+  find_interpreter
   need_probe_header
   case " $presets " in *" fuzz "*) need_fuzzer ;; esac
   case " $presets " in *" release "*) need_python_parts ;; esac
