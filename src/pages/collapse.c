@@ -5,7 +5,7 @@
 #include "budget/usage.h"
 #include "os/filter.h"
 #include "os/os.h"
-#include "pages/extent.h"
+#include "pages/free_extent.h"
 #include "pages/page_map.h"
 #include "policy/huge_policy.h"
 
@@ -60,7 +60,7 @@ static bool row_is_used(const char *base) {
   for (const char *unit = base; unit < base + ROW_BYTES; unit += UNIT_BYTES) {
     uint32_t entry = map_entry_acquire(unit);
     bool is_used = entry_pool_id(entry) != 0 || entry == ENTRY_LARGE || entry == ENTRY_LARGE_BODY;
-    if (!is_used || !address_in_arena(unit) || extent_bank_of(unit) == EXTENT_HUGE)
+    if (!is_used || !address_in_arena(unit) || bank_number_at(unit) % EXTENT_BANKS == EXTENT_HUGE)
       return false;
   }
   return true;
