@@ -80,12 +80,10 @@ def run(
     out = arguments.open_console(writer.context)
     sentence, status = "", 0
     try:
-        with arguments.ending():
-            comparison.run()
-        if comparison.failure:
+        if _is_stopped(comparison):
+            sentence, status = "stopped; what was measured until then is above", 130
+        elif comparison.failure:
             sentence, status = comparison.failure, 1
-    except KeyboardInterrupt:
-        sentence, status = "stopped; what was measured until then is above", 130
     except compare.Refused as refused:
         sentence, status = str(refused), refused.status
     finally:
@@ -100,6 +98,15 @@ def run(
         arguments.say(sentence)
     failed = any(candidate.problem and not candidate.allocator.missing for candidate in comparison.candidates)
     raise typer.Exit(status or int(failed or bool(writer.problem)))
+
+
+def _is_stopped(comparison: compare.Comparison) -> bool:
+    with arguments.ending():
+        try:
+            comparison.run()
+        except KeyboardInterrupt:
+            return True
+    return False
 
 
 def _advise(comparison: compare.Comparison, out: Console) -> None:
