@@ -52,17 +52,15 @@ void collapse_forget(const void *base, size_t bytes) {
     }
 }
 
-/* Tells whether slabs or large objects use all of a row, which lies in an arena on small pages. */
+/* Tells whether slabs use all of a row, which lies in an arena on small pages. */
 static bool row_is_used(const char *base) {
   const struct map_row *row = map_row(base);
   if (row == NULL)
     return false;
-  for (const char *unit = base; unit < base + ROW_BYTES; unit += UNIT_BYTES) {
-    uint32_t entry = map_entry_acquire(unit);
-    bool is_used = entry_pool_id(entry) != 0 || entry == ENTRY_LARGE || entry == ENTRY_LARGE_BODY;
-    if (!is_used || !address_in_arena(unit) || bank_number_at(unit) % EXTENT_BANKS == EXTENT_HUGE)
+  for (const char *unit = base; unit < base + ROW_BYTES; unit += UNIT_BYTES)
+    if (entry_pool_id(map_entry_acquire(unit)) == 0 || !address_in_arena(unit) ||
+        bank_number_at(unit) % EXTENT_BANKS == EXTENT_HUGE)
       return false;
-  }
   return true;
 }
 

@@ -1,8 +1,8 @@
 /* collapse.h: dense memory on small pages moves to huge pages, which need fewer entries of the TLB.
  *
- * A row (2 MiB) qualifies if slabs and large objects use all of its units, and all of its pages were resident at two
- * looks. So the move makes nothing resident. What was there at a fork stays where it is, because a move would unshare
- * pages. Mappings of large objects, and memory that is on huge pages anyway, do not take part. The moves take a bounded
+ * A row (2 MiB) qualifies if slabs use all of its units, and all of its pages were resident at two looks. So the move
+ * makes nothing resident. Large objects do not take part: the kernel shows zeros that were only read, of calloc, as
+ * resident. What was there at a fork stays where it is, because a move would unshare pages. The moves take a bounded
  * share of the time (policy/huge_policy.h). No file is opened: a program with one thread would see the number. */
 #pragma once
 
