@@ -73,12 +73,12 @@ COLD static void prepare_child(bool is_noticed) {
  * earlier still have handlers that run between ours and the fork; they get spare memory. */
 static void before_fork(void) {
   background_before_fork();
-  collapse_before_fork();
   if (heaps_of_others() && slow_path_begin()) {
     heaps_sweep_all(false); /* saves the bins of ended threads for the child; they are consistent */
     slow_path_end();
   }
   bool is_quiet = gate_shut() && !thread_is_busy();
+  collapse_before_fork(); /* not earlier: a round that was at work would forget it */
   if (is_quiet)
     heaps_before_fork();
   hak_assert(!is_quiet || usage_free() == decay_total(&extents_decay) + decay_total(&big_cache_decay));

@@ -28,9 +28,8 @@ struct observers {
 
   /* Samples. The caller is in a slow path. small_sample: returns the next block of the class, for a request of
    * `size` bytes, if it is a sample; the lock of the heap's pool is held, and given if there is one, or if *is_held is
-   * false afterwards: then the lock is stuck. shared_give: a
-   * block of the pool without heaps was freed. large_resizing: tells whether the object is a sample; then
-   * large_resized must report the result. site: the call site. */
+   * false afterwards: then the lock is stuck. shared_give: a block of the pool without heaps was freed. large_resizing:
+   * tells whether the object is a sample; then large_resized must report the result. site: the call site. */
   void *(*small_sample)(struct heap *heap, unsigned cls, size_t size, uintptr_t site, bool *is_held);
   void (*shared_give)(void *block, uint32_t entry);
   void (*large_made)(void *object, size_t bytes, uintptr_t site);

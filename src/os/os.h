@@ -60,7 +60,7 @@ enum os_collapse {
   OS_COLLAPSED,        /* or it was on a huge page */
   OS_COLLAPSE_BUSY,    /* the kernel or a device uses pages of the range */
   OS_COLLAPSE_SCARCE,  /* the kernel has no huge page at hand */
-  OS_COLLAPSE_REFUSED, /* it never will: before Linux 6.1, or because the process may have no huge pages */
+  OS_COLLAPSE_REFUSED, /* before Linux 6.1, where the process may have no huge pages, or if it is several mappings */
 };
 enum os_collapse os_huge_collapse(void *address, size_t size);
 

@@ -19,14 +19,19 @@ static struct {
   uint64_t credited_ns;         /* the process's time until which credit was given */
   uint64_t credit_ns;           /* this long the walk may work */
   uint64_t finds, finds_before; /* so far; when the pass began */
-  bool is_refused;              /* by the kernel, for ever */
+  unsigned moves, refusals;     /* so far */
 } walk;
+
+/* So many refusals before the first move: the kernel never will. Later ones are of a row whose pages the program made
+ * mappings of their own, by mprotect or madvise. */
+#define REFUSALS_MAX 8u
+static bool is_refused(void) { return walk.moves == 0 && walk.refusals >= REFUSALS_MAX; }
 
 static _Atomic bool is_forbidden;
 static _Atomic bool has_forked; /* since the last pass; this process, or the one whose child it is */
 
 void collapse_prepare(void) {
-  store_relaxed(&is_forbidden, option_value(OPTION_HUGE) == HUGE_OFF || os_huge_is_forbidden());
+  store_relaxed(&is_forbidden, os_huge_is_forbidden()); /* also if the option is off: it may be set later */
 }
 
 void collapse_before_fork(void) {
@@ -68,7 +73,7 @@ static bool row_is_dense(const char *base) {
   return row_is_used(base) && os_resident_bytes(base, ROW_BYTES) == ROW_BYTES;
 }
 
-/* Looks at a row, and moves it if it was dense at the last look, too. False: the kernel has no huge pages. */
+/* Looks at a row, and moves it if it was dense at the last look, too. False: the kernel gives no huge pages. */
 static bool row_look(struct map_leaf *leaf, size_t i, char *base) {
   bool was_dense = row_has(leaf->dense, i), is_dense = row_is_dense(base);
   row_set(leaf->dense, i, is_dense);
@@ -77,13 +82,14 @@ static bool row_look(struct map_leaf *leaf, size_t i, char *base) {
     return true;
   }
   enum os_collapse result = os_huge_collapse(base, ROW_BYTES);
-  walk.is_refused = result == OS_COLLAPSE_REFUSED;
+  walk.refusals += result == OS_COLLAPSE_REFUSED;
   if (result == OS_COLLAPSED) {
     row_set(leaf->huge, i, true);
     walk.finds++;
+    walk.moves++;
     counter_note(huge_collapses);
   }
-  return result == OS_COLLAPSED || result == OS_COLLAPSE_BUSY;
+  return result != OS_COLLAPSE_SCARCE && !is_refused();
 }
 
 /* Returns the number of the next row, from `row` on, that is on small pages for all that is known; 0: there is none. */
@@ -129,7 +135,7 @@ static void take_credit(void) {
 }
 
 bool collapse_some(bool (*may_go_on)(void)) {
-  if (option_value(OPTION_HUGE) == HUGE_OFF || load_relaxed(&is_forbidden) || walk.is_refused ||
+  if (option_value(OPTION_HUGE) == HUGE_OFF || load_relaxed(&is_forbidden) || is_refused() ||
       os_page_bytes() != SMALL_PAGE_BYTES || usage_held() < HUGE_HEAP_BYTES_MIN || usage_is_short() ||
       usage_fills_limit() || !os_may_call())
     return false;

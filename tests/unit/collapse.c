@@ -185,12 +185,30 @@ COLLAPSE_TEST(large_objects_stay) {
     hak_free(large[i]);
 }
 
-/* The last one: it holds for the rest of the process. */
-UNIT_TEST_BETWEEN(a_kernel_that_refuses_is_not_asked_again, all_filled, NULL) {
+/* As where the program has protected a page. */
+COLLAPSE_TEST(rows_that_are_refused_do_not_stop_others) {
   answer = OS_COLLAPSE_REFUSED;
-  assert_int_equal(moves_after(LONG_MS), 1);
+  assert_in_range(moves_after(LONG_MS), ROWS_MIN, UINT_MAX);
   answer = OS_COLLAPSED;
-  assert_int_equal(moves_after(LONG_MS) + moves_after(LONG_MS), 0);
+  assert_in_range(moves_after(LONG_MS), ROWS_MIN, UINT_MAX);
+}
+
+static void refuse_all(void *unused) {
+  fill(0, BLOCKS);
+  moves_after(LONG_MS); /* all is shared */
+  empty(0, BLOCKS);
+  fill(0, BLOCKS);
+  moves_after(LONG_MS);
+  answer = OS_COLLAPSE_REFUSED;
+  CHECK(moves_after(LONG_MS) == 8);
+  answer = OS_COLLAPSED;
+  CHECK(moves_after(LONG_MS) + moves_after(LONG_MS) == 0);
+}
+UNIT_TEST_FIRST(a_kernel_that_refuses_is_not_asked_for_ever) {
+  unit_passes_in_child(refuse_all, NULL);
+  fill(0, BLOCKS);
+  moves_after(LONG_MS); /* forgets the fork */
+  empty(0, BLOCKS);
 }
 
 UNIT_MAIN({
