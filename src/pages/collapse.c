@@ -134,10 +134,14 @@ static void take_credit(void) {
   walk.credited_ns = now_ns;
 }
 
+bool collapse_is_possible(void) {
+  return option_value(OPTION_HUGE) != HUGE_OFF && !load_relaxed(&is_forbidden) && !is_refused() &&
+         os_page_bytes() == SMALL_PAGE_BYTES;
+}
+
 bool collapse_some(bool (*may_go_on)(void)) {
-  if (option_value(OPTION_HUGE) == HUGE_OFF || load_relaxed(&is_forbidden) || is_refused() ||
-      os_page_bytes() != SMALL_PAGE_BYTES || usage_held() < HUGE_HEAP_BYTES_MIN || usage_is_short() ||
-      usage_fills_limit() || !os_may_call())
+  if (!collapse_is_possible() || usage_held() < HUGE_HEAP_BYTES_MIN || usage_is_short() || usage_fills_limit() ||
+      !os_may_call())
     return false;
   if (atomic_exchange_explicit(&has_forked, false, memory_order_relaxed))
     keep_shared();

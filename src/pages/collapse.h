@@ -12,6 +12,9 @@
  * pages. */
 void collapse_prepare(void);
 
+/* False where no move will be tried. */
+bool collapse_is_possible(void);
+
 /* Does a part of what is due. One thread at a time, which holds the lock of the reclaim round: so no trim unmaps an
  * arena meanwhile. may_go_on, if not NULL, is asked before each move. Returns true if there may be more to do soon. */
 bool collapse_some(bool (*may_go_on)(void));

@@ -31,6 +31,8 @@
 #define LEARNED_BYTES ((size_t)4 << 20) /* this much kept by the policy engine is worth a thread */
 #define HEAPS_MANY 64u    /* so many threads may leave much in their bins, though none of them frees into a slab */
 #define REST_MS_MIN 1000u /* between a thread's end and the next start for which nothing was freed */
+#define DENSE_BYTES                                                                                                    \
+  ((size_t)64 << 20) /* of slabs: so many may be worth a move to huge pages, though nothing is freed */
 
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
@@ -66,8 +68,10 @@ static struct {
   _Atomic size_t start_bytes;      /* a thread may start from these held bytes on; the child of a fork sets them */
   _Atomic size_t start_free_bytes; /* or from these free bytes on */
   _Atomic size_t restart_bytes;    /* held bytes; 0 before the first stop (starts_before_frees) */
+  _Atomic size_t dense_bytes;      /* or from so many bytes of slabs on (has_grown_dense) */
   _Atomic uint64_t end_ms;         /* when the last thread ended or was stopped */
-} background = {.awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES};
+} background = {
+    .awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .dense_bytes = DENSE_BYTES};
 
 static _Atomic uint32_t *awake_word(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
 
@@ -95,7 +99,11 @@ static bool awake_is(enum awake state) { return atomic_load(awake_word()) == sta
 /* --- when one is due --- */
 
 static void set_undone(bool is_undone) { store_relaxed(&background.undone, is_undone); }
-static void note_end(void) { store_relaxed(&background.end_ms, os_milliseconds()); }
+static void note_slabs(void) { store_relaxed(&background.dense_bytes, max_size(2 * usage_slabs(), DENSE_BYTES)); }
+static void note_end(void) {
+  store_relaxed(&background.end_ms, os_milliseconds());
+  note_slabs();
+}
 static void note_freed(void) { store_relaxed(&background.freed_seen, usage_freed()); }
 static ALWAYS_INLINE bool has_freed_much(void) {
   return usage_freed() - load_relaxed(&background.freed_seen) >= BACKGROUND_FREED_BYTES;
@@ -113,6 +121,12 @@ static bool threads_are_many(void) { return pools_heaps() >= HEAPS_MANY; }
 static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
 
 static bool has_rested(void) { return os_milliseconds() - load_relaxed(&background.end_ms) >= REST_MS_MIN; }
+
+/* A program that built a heap may only read it from then on. A thread of its first 64 MiB, and of each doubling, moves
+ * what is dense to huge pages (pages/collapse.h). */
+static bool has_grown_dense(void) {
+  return usage_slabs() >= load_relaxed(&background.dense_bytes) && collapse_is_possible();
+}
 
 /* The reasons that hold however small the program is. */
 static ALWAYS_INLINE bool is_due_in_small_program(void) {
@@ -133,7 +147,8 @@ static bool ask_if_due(void) {
   bool has_freed = has_freed_much();
   if (has_freed && !has_much) /* a small program will reuse what it freed */
     note_freed();
-  return (has_much && (has_freed || starts_before_frees() || (UNLIKELY(threads_are_many()) && has_rested()))) ||
+  return (has_much && (has_freed || starts_before_frees() || UNLIKELY(has_grown_dense()) ||
+                       (UNLIKELY(threads_are_many()) && has_rested()))) ||
          is_due_in_small_program();
 }
 
@@ -526,6 +541,7 @@ COLD void background_in_child(void) {
   note_freed();
   start_above(usage_held() + START_BYTES, max_size(usage_free() + BACKGROUND_FREED_BYTES, START_BYTES));
   store_relaxed(&background.restart_bytes, 0);
+  note_slabs();
   set_undone(false);
   store_relaxed(&background.wished, false);
   set_due(false);

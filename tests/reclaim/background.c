@@ -2,6 +2,8 @@
  *     background start    none in a small program, nor in a big one that frees nothing; frees bring one, called hakmem,
  *                         with all signals blocked, which ends when the program is idle and comes back with the next
  *                         frees
+ *     background dense    one after 64 MiB of blocks though nothing is freed, and after each doubling; they move to huge
+ *                         pages; not with HAKMEM_HUGE=off
  *     background off      HAKMEM_BACKGROUND=off: none; set while it runs: it is gone at once
  *     background fork     none in the parent once fork returns, nor in the child, until as much is freed there
  *     background exit     the main thread ends: the process does, too, or goes on with its other threads
@@ -121,6 +123,42 @@ static void start(void) {
     CHECK(hakmem_threads(&id) == 1);
     if (!is_static())
       CHECK(wait_for_threads(0));
+  }
+}
+
+/* As grow, but blocks of one size, so slabs are dense. */
+static void grow_dense(size_t bytes) {
+  for (; bytes >= 1008; bytes -= 1008)
+    memset(CHECK_GOT(t_malloc(1008)), 1, 1008);
+}
+
+/* As wait_for_threads, but frees nothing: to look at the names takes 32 KiB each time. */
+static int wait_for_count(long wanted) {
+  for (double end = test_seconds() + TEST_PATIENCE_SECONDS; test_seconds() < end; test_pause_ms(20))
+    if (threads_counted() == wanted)
+      return 1;
+  return 0;
+}
+
+static void dense(void) {
+  struct hak_stats stats;
+  long own = threads_counted();
+  CHECK(TEST_HAK(hak_option_set)("huge", "off") == 0);
+  grow_dense(80 * MIB);
+  test_pause_ms(200);
+  CHECK(threads_counted() == own);
+  CHECK(TEST_HAK(hak_option_set)("huge", "large") == 0);
+  for (int i = 0; i < 2; i++) {
+    grow_dense(MIB);
+    CHECK(wait_for_count(own + 1));
+    CHECK(wait_for_count(own));
+    CHECK(TEST_HAK(hak_stats_get)(&stats) == 0);
+    if (stats.huge_collapses == 0)
+      test_skip("here the kernel moves nothing to huge pages");
+    grow_dense(20 * MIB);
+    test_pause_ms(200);
+    CHECK(threads_counted() == own);
+    grow_dense(100 * MIB << i);
   }
 }
 
@@ -287,6 +325,8 @@ int main(int argc, char **argv) {
 #endif
   if (strcmp(mode, "off") == 0)
     off();
+  else if (strcmp(mode, "dense") == 0)
+    dense();
   else if (strcmp(mode, "fork") == 0)
     forked();
   else if (strcmp(mode, "exit") == 0)
