@@ -13,6 +13,7 @@
 #include "pages/collapse.h"
 #include "policy/keep_policy.h"
 #include "reclaim/delay.h"
+#include "reclaim/due.h"
 #include "reclaim/reclaim.h"
 #include "threads/private.h"
 #include "threads/registry.h"
@@ -26,13 +27,6 @@
 #define KEPT_BYTES_MIN ((size_t)16 << 20) /* by bins: then the thread waits for the end of their threads */
 #define LOOKS_OF_END 100u
 #define STOP_ASK_MS 20u /* between two requests that it ends */
-#define START_BYTES ((size_t)16 << 20)
-#define START_STEP ((size_t)4 << 20)
-#define LEARNED_BYTES ((size_t)4 << 20) /* this much kept by the policy engine is worth a thread */
-#define HEAPS_MANY 64u    /* so many threads may leave much in their bins, though none of them frees into a slab */
-#define REST_MS_MIN 1000u /* between a thread's end and the next start for which nothing was freed */
-#define DENSE_BYTES                                                                                                    \
-  ((size_t)64 << 20) /* of slabs: so many may be worth a move to huge pages, though nothing is freed */
 
 enum awake { ASLEEP, AWAKE, SHALL_END };
 enum background_state { BACKGROUND_NONE, BACKGROUND_STARTING, BACKGROUND_RUNS };
@@ -59,19 +53,8 @@ static struct {
   _Atomic uint32_t is_joinable;      /* * `thread` is written, and the C library keeps its stack */
   _Atomic bool has_been;
   bool is_prepared; /* background_prepare was called */
-
-  /* When the next one is due. The sums that these are compared with are read unlocked. */
-  bool from_frees; /* const: addresses tell the callers of free apart, so a free may start the thread */
-  _Atomic bool wished;
-  _Atomic bool undone;             /* the last thread was stopped with work left */
-  _Atomic size_t freed_seen;       /* usage_freed, as the last thread saw it */
-  _Atomic size_t start_bytes;      /* a thread may start from these held bytes on; the child of a fork sets them */
-  _Atomic size_t start_free_bytes; /* or from these free bytes on */
-  _Atomic size_t restart_bytes;    /* held bytes; 0 before the first stop (starts_before_frees) */
-  _Atomic size_t dense_bytes;      /* or from so many bytes of slabs on (has_grown_dense) */
-  _Atomic uint64_t end_ms;         /* when the last thread ended or was stopped */
-} background = {
-    .awake = &own_awake, .start_bytes = START_BYTES, .start_free_bytes = START_BYTES, .dense_bytes = DENSE_BYTES};
+  bool from_frees;  /* const: addresses tell the callers of free apart, so a free may start the thread */
+} background = {.awake = &own_awake};
 
 static _Atomic uint32_t *awake_word(void) { return atomic_load_explicit(&background.awake, memory_order_acquire); }
 
@@ -95,76 +78,6 @@ static bool is_ending(void) {
 static bool is_wanted(void) { return option_value(OPTION_BACKGROUND) == BACKGROUND_ON && !is_ending(); }
 
 static bool awake_is(enum awake state) { return atomic_load(awake_word()) == state; }
-
-/* --- when one is due --- */
-
-static void set_undone(bool is_undone) { store_relaxed(&background.undone, is_undone); }
-static void note_slabs(void) { store_relaxed(&background.dense_bytes, max_size(2 * usage_slabs(), DENSE_BYTES)); }
-static void note_end(void) {
-  store_relaxed(&background.end_ms, os_milliseconds());
-  note_slabs();
-}
-static void note_freed(void) { store_relaxed(&background.freed_seen, usage_freed()); }
-static ALWAYS_INLINE bool has_freed_much(void) {
-  return usage_freed() - load_relaxed(&background.freed_seen) >= BACKGROUND_FREED_BYTES;
-}
-
-static ALWAYS_INLINE bool holds_much(void) {
-  return usage_held() >= load_relaxed(&background.start_bytes) ||
-         usage_free() >= load_relaxed(&background.start_free_bytes);
-}
-
-/* Each of so many threads may free into its bins only, and end, and no slow path would tell. */
-static bool threads_are_many(void) { return pools_heaps() >= HEAPS_MANY; }
-
-/* Memory with a learned decay time must go back on time, also while the program sleeps, if it is worth a thread. */
-static bool learned_is_due(void) { return UNLIKELY(usage_learned() >= LEARNED_BYTES) && reclaim_due_ms() != 0; }
-
-static bool has_rested(void) { return os_milliseconds() - load_relaxed(&background.end_ms) >= REST_MS_MIN; }
-
-/* A program that built a heap may only read it from then on. A thread of its first 64 MiB, and of each doubling, moves
- * what is dense to huge pages (pages/collapse.h). */
-static bool has_grown_dense(void) {
-  return usage_slabs() >= load_relaxed(&background.dense_bytes) && collapse_is_possible();
-}
-
-/* The reasons that hold however small the program is. */
-static ALWAYS_INLINE bool is_due_in_small_program(void) {
-  return UNLIKELY(load_relaxed(&background.wished)) || learned_is_due() ||
-         (UNLIKELY(load_relaxed(&background.undone)) && has_rested());
-}
-
-static bool starts_before_frees(void) {
-  return !background.from_frees && usage_held() >= load_relaxed(&background.restart_bytes);
-}
-
-/* Tells whether a thread is due. Call while there is none. It prepares the next look: a program that holds much counts
- * its frees from now on, and what a small one freed is forgotten. */
-static bool ask_if_due(void) {
-  bool has_much = holds_much();
-  if (has_much) /* stashes do not count frees */
-    stash_close();
-  bool has_freed = has_freed_much();
-  if (has_freed && !has_much) /* a small program will reuse what it freed */
-    note_freed();
-  return (has_much && (has_freed || starts_before_frees() || UNLIKELY(has_grown_dense()) ||
-                       (UNLIKELY(threads_are_many()) && has_rested()))) ||
-         is_due_in_small_program();
-}
-
-static void start_above(size_t held_bytes, size_t free_bytes) {
-  store_relaxed(&background.start_bytes, held_bytes);
-  store_relaxed(&background.start_free_bytes, free_bytes);
-}
-
-/* Slabs that are open and hardly used count as held, but do not make a program big. So the resident bytes decide. If
- * they are few, it is asked again when the program holds more. */
-static bool ask_if_big(void) {
-  if (os_resident_of_process() >= START_BYTES)
-    return true;
-  start_above(usage_held() + START_STEP, usage_free() + START_STEP);
-  return false;
-}
 
 /* --- what it does --- */
 
@@ -249,7 +162,8 @@ static bool may_go_on(void) { return !is_ending(); }
 
 /* Tells whether the thread sleeps instead of ending, because nothing else could restart it. */
 static bool thread_stays(bool idle) {
-  return has_look() || !background.from_frees || clock_ms() != 0 || threads_are_many() || (idle && threads_keep_much());
+  return has_look() || !background.from_frees || clock_ms() != 0 || due_has_many_threads() ||
+         (idle && threads_keep_much());
 }
 
 static void work_until_idle(void) {
@@ -263,8 +177,8 @@ static void work_until_idle(void) {
     uint64_t now_ms = os_milliseconds(), idle_ms = IDLE_PERIODS * period_ms();
     if (atomic_exchange_explicit(&background_is_told, false, memory_order_relaxed) || stashes_are(STASHES_USED))
       active_ms = now_ms;
-    if (has_freed_much()) {
-      note_freed();
+    if (due_has_freed_much()) {
+      due_note_freed();
       freed_ms = now_ms;
     }
     bool idle = now_ms - active_ms >= idle_ms;
@@ -279,13 +193,13 @@ static void work_until_idle(void) {
     stash_close(); /* no thread checks them while this one is away */
     if (stash_bytes() > 0)
       continue;
-    set_undone(false);
+    due_set_undone(false);
     if (!thread_stays(idle))
       return;
     if (idle) {
       tell_clock(true);
       sleep_until_woken();
-      set_undone(awake_is(AWAKE));
+      due_set_undone(awake_is(AWAKE));
       active_ms = freed_ms = os_milliseconds(); /* what woke it made memory free just now */
       rests = 0;
     }
@@ -305,7 +219,7 @@ static void state_give(void) {
 static void *thread_run(void *unused) {
   (void)unused;
   store_relaxed(&background.thread_id, os_thread_id());
-  set_undone(true);
+  due_set_undone(true);
   atomic_store(&background.state, BACKGROUND_RUNS);
   os_thread_name("hakmem");
   work_until_idle();
@@ -314,7 +228,7 @@ static void *thread_run(void *unused) {
   usage_keep_cap(SIZE_MAX); /* no other thread would lift the cap */
   while (atomic_load_explicit(&background.is_joinable, memory_order_acquire) == 0)
     os_futex_wait_for(&background.is_joinable, 0, 1);
-  note_end();
+  due_note_end();
   state_give();
   return NULL;
 }
@@ -330,7 +244,7 @@ void background_tick(void) {
   if (!atomic_load_explicit(&background_is_told, memory_order_acquire)) /* a wish before it is seen below */
     atomic_store(&background_is_told, true);
   if (LIKELY(!background_runs())) {
-    set_due(ask_if_due());
+    set_due(due_look());
     return;
   }
   set_due(false);
@@ -356,7 +270,7 @@ static bool make_thread(void) {
   if (main_thread_is_gone() || is_ending() || atomic_load(&background.forks) > 0)
     return false;
   /* Also if no thread can start: the next slow path would try again in vain. */
-  store_relaxed(&background.wished, false);
+  due_wish(false);
   os_pressure_watch();
   collapse_prepare();
   if (!os_thread_start(thread_run, &background.thread))
@@ -377,8 +291,8 @@ static void thread_start(void) {
     private_switch(private_home());
   if (state_take() && !make_thread()) {
     /* As after a thread's end: the next one is due when more was freed. */
-    note_freed();
-    note_end();
+    due_note_freed();
+    due_note_end();
     state_give();
   }
   if (switches)
@@ -397,7 +311,7 @@ COLD void background_start(uintptr_t site, enum background_caller caller) {
       !may_start_for(site, caller) || !is_own_process())
     return;
   store_relaxed(&background_is_due, false);
-  if (is_due_in_small_program() || ask_if_big())
+  if (due_in_small_program() || due_is_big())
     thread_start();
 }
 
@@ -424,7 +338,7 @@ static void wait_for_end(void) {
   /* The thread is in its last steps in the C library, then in the kernel. Another thread can get its id only much
    * later. */
   int thread_id = load_relaxed(&background.thread_id);
-  until_ms = load_relaxed(&background.end_ms) + STOP_MS_MAX;
+  until_ms = due_last_end_ms() + STOP_MS_MAX;
   for (unsigned looks = 0; thread_id != 0 && os_milliseconds() < until_ms && os_thread_exists(thread_id); looks++) {
     if (looks < LOOKS_OF_END)
       os_yield();
@@ -439,9 +353,9 @@ static void wait_for_end(void) {
 /* The thread was stopped with work left. A program that forks and then sleeps makes no slow path that could restart it.
  * So this gives free memory back now. The child has less to copy then. */
 static void work_off(void) {
-  if (!load_relaxed(&background.undone) || background_runs() || !slow_path_begin())
+  if (!due_is_undone() || background_runs() || !slow_path_begin())
     return;
-  set_undone(false);
+  due_set_undone(false);
   reclaim_trim(0);
   slow_path_end();
 }
@@ -457,8 +371,7 @@ static void hold_thread(_Atomic uint32_t *count) {
 }
 
 static void let_go(_Atomic uint32_t *count) {
-  note_freed(); /* what is freed and taken from now on counts for the next start */
-  store_relaxed(&background.restart_bytes, usage_held() + START_STEP);
+  due_note_stopped();
   set_due(false);
   /* It is 0 in the child of a handler's fork that interrupted this one's call. */
   for (uint32_t holds = atomic_load(count); holds > 0;)
@@ -496,6 +409,7 @@ static void main_thread_ends(void *unused) {
 COLD void background_prepare(void) {
   os_thread_prepare();
   background.from_frees = os_callers_can_be_told();
+  due_prepare(background.from_frees);
   store_relaxed(&background.pid, os_process_id_at_start());
   if (os_is_main_thread()) /* in other cases the thread finds out by itself */
     os_at_thread_end(main_thread_ends);
@@ -514,13 +428,13 @@ bool background_watch(_Atomic uint32_t *word, void (*look)(void)) {
 bool background_wish(void) {
   if (!background.is_prepared || !is_wanted())
     return false;
-  store_relaxed(&background.wished, true);
+  due_wish(true);
   atomic_store_explicit(&background_is_told, false, memory_order_release);
   return true;
 }
 
 bool background_is_awake(void) { return background_runs() && awake_is(AWAKE); }
-bool background_is_missed(void) { return !background_is_awake() && holds_much(); }
+bool background_is_missed(void) { return !background_is_awake() && due_holds_much(); }
 
 bool background_watches(void) { return background_runs() && has_look(); }
 
@@ -538,12 +452,7 @@ COLD void background_in_child(void) {
   store_relaxed(&background.pid, os_process_id());
   store_relaxed(&background.thread_id, 0);
   store_relaxed(&background.is_joinable, 0);
-  note_freed();
-  start_above(usage_held() + START_BYTES, max_size(usage_free() + BACKGROUND_FREED_BYTES, START_BYTES));
-  store_relaxed(&background.restart_bytes, 0);
-  note_slabs();
-  set_undone(false);
-  store_relaxed(&background.wished, false);
+  due_in_child();
   set_due(false);
   store_relaxed(&background.look, NULL);
   store_relaxed(&background.awake, &own_awake);
