@@ -19,6 +19,7 @@
 #include "pages/metadata.h"
 #include "policy/limit_policy.h"
 #include "reclaim/delay.h"
+#include "reclaim/hole_walk.h"
 #include "threads/registry.h"
 
 #include <limits.h>
@@ -79,10 +80,6 @@ static bool thread_did_round(uint64_t within_ms) {
   return os_milliseconds() - load_relaxed(&reclaim.thread_ms) < within_ms;
 }
 
-static bool goes_on(bool (*may_go_on)(void)) { return may_go_on == NULL || may_go_on(); }
-
-static bool purge_is_on(void) { return option_value(OPTION_PURGE) != PURGE_OFF; }
-
 /* Returns a bound for struct purge: what was used before it was unused for so long; 0: what is free now. What is freed
  * during a round is left for the next one, so the round ends. */
 static uint64_t unused_for(uint64_t ms) { return sub_sat(os_milliseconds(), ms) + 1; }
@@ -102,7 +99,7 @@ static const struct owner {
 COLD static size_t purge_free(struct purge purge) {
   size_t keep_bytes = purge.keep_bytes, given_back = 0;
   size_t (*free_now)(void) = purge.decider == BY_PRESET ? free_by_preset : usage_free;
-  if (!purge_is_on() || free_now() <= keep_bytes || (purge.decider == BY_ENGINE && LIKELY(usage_learned() == 0)))
+  if (!reclaim_is_on() || free_now() <= keep_bytes || (purge.decider == BY_ENGINE && LIKELY(usage_learned() == 0)))
     return 0;
   size_t most_bytes = purge.most_bytes;
   for (const struct owner *owner = owners; owner < owners + sizeof owners / sizeof *owners; owner++) {
@@ -120,14 +117,14 @@ static size_t purge_in_steps(bool (*may_go_on)(void), struct purge purge) {
   do {
     step = purge_free(purge_at_most(min_size(purge.most_bytes - given_back, STEP_BYTES), purge));
     given_back += step;
-  } while (step > 0 && given_back < purge.most_bytes && goes_on(may_go_on));
+  } while (step > 0 && given_back < purge.most_bytes && reclaim_goes_on(may_go_on));
   return given_back;
 }
 
 /* Returns when R1 takes the first learned range; 0: there is none. */
 uint64_t reclaim_due_ms(void) {
   uint64_t due_ms = keep_earlier_ms(decay_due_ms(&big_cache_decay), decay_due_ms(&extents_decay));
-  return UNLIKELY(due_ms != 0) && !purge_is_on() ? 0 : due_ms;
+  return UNLIKELY(due_ms != 0) && !reclaim_is_on() ? 0 : due_ms;
 }
 
 /* R3. What exceeds the bound may be too young to go. So slow calls ask for it by look_is_due. */
@@ -189,77 +186,18 @@ static void empty_stashes(void) {
 
 /* --- holes in slabs --- */
 
-static SPARSE struct hole_batch batch; /* too long for a small stack; the round's lock guards both */
-static struct pool *batch_pool;        /* whose slabs the batch has taken out of their lists; NULL: none */
-
-static void hole_search_begin(enum hole_search search, uint64_t delay_ms) {
-  batch.search = search;
-  batch.now_ms = (uint32_t)os_milliseconds();
-  batch.delay_ms = (uint32_t)delay_ms;
-}
-
-/* Puts the batch's slabs into their lists again. False: the pool's lock is stuck (heap/pool.h). A later call tries
- * again. */
-static bool batch_end(void) {
-  struct pool *pool = batch_pool;
-  if (LIKELY(pool == NULL))
-    return true;
-  if (pool_is_stuck(pool) || !pool_lock(pool))
-    return false;
-  slab_set_holes_give(&pool->slabs, &batch);
-  pool->is_purging = false;
-  batch_pool = NULL;
-  inbox_unlock(pool);
-  return true;
-}
-
-#define LEFT_MS 1u
-
-/* Purges the next batch of the holes of a pool, whose lock is held. Gives the lock; is_patient: for long enough that a
- * thread that waits gets it. Returns false at the walk's end. The last batch has ended. */
-COLD static bool purge_hole_batch(struct pool *pool, bool is_patient, size_t *given_back) {
-  static _Atomic uint32_t nothing;
-  bool more = slab_set_holes_take(&pool->slabs, &batch), is_awaited = lock_is_awaited(&pool->lock);
-  pool->is_purging = batch.slab_count > 0; /* until they are in their lists again, no thread may end the pool */
-  inbox_unlock(pool);
-  if (batch.slab_count == 0) {
-    if (is_patient && is_awaited && more)
-      os_futex_wait_for(&nothing, 0, LEFT_MS);
-    return more;
-  }
-  batch_pool = pool;
-  for (unsigned i = 0; i < batch.hole_count; i++) {
-    collapse_forget(batch.holes[i].start, batch.holes[i].bytes);
-    if (pages_purge(batch.holes[i].start, batch.holes[i].bytes) != PURGE_REFUSED)
-      *given_back += batch.holes[i].bytes;
-  }
-  counter_note(hole_batches);
-  return batch_end() && more;
-}
-
-static size_t purge_holes_of(struct pool *pool, bool (*may_go_on)(void)) {
-  size_t given_back = 0;
-  if (!batch_end() || !goes_on(may_go_on) || !purge_is_on() || !lock_try(&pool->lock))
-    return 0;
-  inbox_drain_to_slabs(pool);
-  slab_set_holes_begin(&pool->slabs);
-  while (purge_hole_batch(pool, true, &given_back) && goes_on(may_go_on) && purge_is_on() && pool_lock(pool))
-    ;
-  return given_back;
-}
-
 static size_t purge_holes(enum hole_search search, uint64_t delay_ms, bool (*may_go_on)(void)) {
   size_t given_back = 0;
-  hole_search_begin(search, delay_ms);
+  hole_walk_begin(search, delay_ms);
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool))
-    given_back += purge_holes_of(pool, may_go_on);
-  return purge_is_on() && goes_on(may_go_on) ? given_back + packed_purge() : given_back;
+    given_back += hole_walk_pool(pool, may_go_on);
+  return reclaim_is_on() && reclaim_goes_on(may_go_on) ? given_back + packed_purge() : given_back;
 }
 
 /* The background thread walks over all holes every half delay. Where it does not, a pool's threads walk over its holes
  * as often, if more is free in its slabs than may stay however old. Returns true if a walk begins. */
 static bool holes_begin_if_due(struct pool *pool) {
-  if (!purge_is_on() || !lock_try(&pool->lock))
+  if (!reclaim_is_on() || !lock_try(&pool->lock))
     return false;
   size_t free_bytes = sub_sat(pool->slabs.slab_bytes, slab_set_taken_bytes(&pool->slabs));
   uint64_t now_ms = os_milliseconds(), delay_ms = delay_in_force_ms();
@@ -353,11 +291,9 @@ static void tick_holes(struct pool *pool) {
     return;
   uint64_t delay_ms = delay_in_force_ms();
   size_t given_back = 0;
-  hole_search_begin(HOLES_SETTLED, delay_ms);
-  if (load_relaxed(&pool->holes_are_due)) { /* else another thread has come to the end */
-    bool is_locked = batch_end() && purge_is_on() && lock_try(&pool->lock);
-    store_relaxed(&pool->holes_are_due, is_locked && purge_hole_batch(pool, false, &given_back));
-  }
+  hole_walk_begin(HOLES_SETTLED, delay_ms);
+  if (load_relaxed(&pool->holes_are_due)) /* else another thread has come to the end */
+    store_relaxed(&pool->holes_are_due, hole_walk_step(pool, &given_back));
   delay_charge(given_back, delay_ms, true);
   round_end(CALL_RANGES);
 }
@@ -398,8 +334,8 @@ COLD static bool work_round(enum reclaim_depth depth, bool (*may_go_on)(void)) {
     given_back += purge_free(purge_by_engine(false, 0, unused_for(is_pressed ? 0 : LEARNED_IDLE_MS)));
     given_back += purge_in_steps(may_go_on, purge_by_preset(0, unused_for(is_pressed ? 0 : delay_full_ms())));
   }
-  bool more = purge_is_on() && (swept || given_back > 0 || stashes_are(STASHES_LIVE) ||
-                                usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
+  bool more = reclaim_is_on() && (swept || given_back > 0 || stashes_are(STASHES_LIVE) ||
+                                  usage_free() > (depth == RECLAIM_AGED ? usage_keep() : 0));
   if (!is_pressed)
     more |= collapse_some(may_go_on);
   HAK_PROBE(reclaim_round, (unsigned)depth, given_back, usage_free());
@@ -453,7 +389,7 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
   size_t given_back = purge_all_but(keep_bytes);
   if (keep_bytes == 0)
     given_back += purge_holes(HOLES_ALL, 0, NULL) + trim_tables(0);
-  if (keep_bytes == 0 && purge_is_on())
+  if (keep_bytes == 0 && reclaim_is_on())
     extents_release(released_bytes_min());
   round_end(UINT_MAX);
   return given_back;
@@ -462,8 +398,8 @@ COLD size_t reclaim_trim(size_t keep_bytes) {
 COLD size_t reclaim_pool(struct pool *pool) {
   if (!round_wait())
     return 0;
-  hole_search_begin(HOLES_ALL, 0);
-  size_t given_back = purge_holes_of(pool, NULL);
+  hole_walk_begin(HOLES_ALL, 0);
+  size_t given_back = hole_walk_pool(pool, NULL);
   round_end(UINT_MAX);
   return given_back;
 }

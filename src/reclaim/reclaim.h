@@ -8,7 +8,12 @@
  */
 #pragma once
 
-#include "base/words.h"
+#include "base/options.h"
+
+/* False: free memory stays. It may be switched at any time. */
+static inline bool reclaim_is_on(void) { return option_value(OPTION_PURGE) != PURGE_OFF; }
+/* may_go_on: NULL, or the background thread's question whether it should end the round. */
+static inline bool reclaim_goes_on(bool (*may_go_on)(void)) { return may_go_on == NULL || may_go_on(); }
 
 /* Call at the end of a slow path: does a part of what is due, or leaves it to the background thread. */
 void reclaim_tick(void);

@@ -333,7 +333,7 @@ UNIT_TEST(runs_of_blocks_come_back) {
 
 #define DELAY_MS 100u
 
-/* Purges the set's holes as reclaim/reclaim.c does. Returns the bytes. */
+/* Purges the set's holes as reclaim/hole_walk.c does. Returns the bytes. */
 static size_t purge_holes(enum hole_search search, uint32_t now_ms) {
   static struct hole_batch batch;
   batch.search = search;
