@@ -15,7 +15,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/say.h"
-#include "pages/collapse.h"
+#include "pages/arena.h"
 #include "reclaim/background.h"
 #include "threads/registry.h"
 
@@ -78,7 +78,7 @@ static void before_fork(void) {
     slow_path_end();
   }
   bool is_quiet = gate_shut() && !thread_is_busy();
-  collapse_before_fork(); /* not earlier: a round that was at work would forget it */
+  arena_before_fork(); /* not earlier: what a round that is at work moves would be shared */
   if (is_quiet)
     heaps_before_fork();
   hak_assert(!is_quiet || usage_free() == decay_total(&extents_decay) + decay_total(&big_cache_decay));

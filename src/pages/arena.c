@@ -26,6 +26,23 @@ void arena_mark_set(char *base, size_t bytes, unsigned mark) {
   }
 }
 
+/* Forks of this process, and of those whose child it is, and 1: a row that says 0 was never fresh. Lies in .data: a fork
+ * writes there anyway. */
+static _Atomic uint32_t forks = 1;
+
+void arena_before_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
+bool arena_row_is_fresh(const struct map_row *row) { return load_relaxed(&row->forks) == load_relaxed(&forks); }
+void arena_row_refresh(struct map_row *row) {
+  if (row != NULL)
+    store_relaxed(&row->forks, load_relaxed(&forks));
+}
+
+void arena_rows_refresh(const char *base, const char *end, const char *free_end) {
+  const char *at = (const char *)round_up((uintptr_t)base, ROW_BYTES);
+  for (; at < end && (size_t)(free_end - at) >= ROW_BYTES; at += ROW_BYTES)
+    arena_row_refresh(map_row(at));
+}
+
 size_t arena_neighbours(const char *base, size_t bytes, unsigned mark) {
   return (size_t)(arena_mark(base - UNIT_BYTES) == mark) + (arena_mark(base + bytes) == mark);
 }

@@ -9,6 +9,8 @@
 
 #include "base/words.h"
 
+struct map_row;
+
 /* Returns the mark of an address: 0 where no arena is accessible, else the number of the bank plus one. Marks are set
  * under the extents' lock. */
 unsigned arena_mark(const void *address);
@@ -16,6 +18,16 @@ bool address_in_arena(const void *address);
 void arena_mark_set(char *base, size_t bytes, unsigned mark);
 /* Returns on how many sides of a range, 0 to 2, memory with this mark begins. */
 size_t arena_neighbours(const char *base, size_t bytes, unsigned mark);
+
+/* A row is fresh if nothing of it was resident at the last fork: no other process shares its pages. */
+bool arena_row_is_fresh(const struct map_row *row);
+/* Call before a fork: no row is fresh any more. */
+void arena_before_fork(void);
+/* Makes a row fresh; NULL does nothing. */
+void arena_row_refresh(struct map_row *row);
+/* Call when memory from `base` to `end` is taken out of memory that is not resident and reaches to free_end. The rows
+ * that begin before `end`, and lie in that memory as a whole, become fresh. */
+void arena_rows_refresh(const char *base, const char *end, const char *free_end);
 
 /* The newest arena of a bank, and sums over all arenas of the bank. */
 struct arena {

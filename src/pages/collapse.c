@@ -5,6 +5,7 @@
 #include "budget/usage.h"
 #include "os/filter.h"
 #include "os/os.h"
+#include "pages/arena.h"
 #include "pages/free_extent.h"
 #include "pages/page_map.h"
 #include "policy/huge_policy.h"
@@ -28,15 +29,9 @@ static struct {
 static bool is_refused(void) { return walk.moves == 0 && walk.refusals >= REFUSALS_MAX; }
 
 static _Atomic bool is_forbidden;
-static _Atomic bool has_forked; /* since the last pass; this process, or the one whose child it is */
 
 void collapse_prepare(void) {
   store_relaxed(&is_forbidden, os_huge_is_forbidden()); /* also if the option is off: it may be set later */
-}
-
-void collapse_before_fork(void) {
-  if (!load_relaxed(&has_forked))
-    store_relaxed(&has_forked, true);
 }
 
 static uint64_t row_bit(size_t i) { return UINT64_C(1) << i % 64; }
@@ -54,13 +49,15 @@ void collapse_forget(const void *base, size_t bytes) {
     if (map_covers(at)) {
       row_set(map_leaf(at)->huge, map_row_in_leaf(at), false);
       row_set(map_leaf(at)->dense, map_row_in_leaf(at), false);
+      arena_row_refresh(map_row(at));
     }
 }
 
-/* Tells whether slabs use all of a row, which lies in an arena on small pages. */
+/* Tells whether slabs use all of a row, which lies in an arena on small pages. A move would unshare its pages, so it
+ * must be fresh. */
 static bool row_is_used(const char *base) {
   const struct map_row *row = map_row(base);
-  if (row == NULL)
+  if (row == NULL || !arena_row_is_fresh(row))
     return false;
   for (const char *unit = base; unit < base + ROW_BYTES; unit += UNIT_BYTES)
     if (entry_pool_id(map_entry_acquire(unit)) == 0 || !address_in_arena(unit) ||
@@ -106,14 +103,6 @@ static uintptr_t row_next(uintptr_t row) {
   return 0;
 }
 
-/* A move would unshare pages. So what is there after a fork stays on small pages, until it is given back. */
-static void keep_shared(void) {
-  for (uintptr_t row = 1; (row = row_next(row)) != 0; row++) {
-    const char *base = (const char *)(row << ROW_SHIFT);
-    row_set(map_leaf(base)->huge, map_row_in_leaf(base), true);
-  }
-}
-
 static bool pass_begins(uint64_t now_ms) {
   if (now_ms < walk.next_ms)
     return false;
@@ -143,8 +132,6 @@ bool collapse_some(bool (*may_go_on)(void)) {
   if (!collapse_is_possible() || usage_held() < HUGE_HEAP_BYTES_MIN || usage_is_short() || usage_fills_limit() ||
       !os_may_call())
     return false;
-  if (atomic_exchange_explicit(&has_forked, false, memory_order_relaxed))
-    keep_shared();
   take_credit();
   if (walk.row == 0 && !pass_begins(os_milliseconds()))
     return false;

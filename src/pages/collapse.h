@@ -2,8 +2,8 @@
  *
  * A row (2 MiB) qualifies if slabs use all of its units, and all of its pages were resident at two looks. So the move
  * makes nothing resident. Large objects do not take part: the kernel shows zeros that were only read, of calloc, as
- * resident. What was there at a fork stays where it is, because a move would unshare pages. The moves take a bounded
- * share of the time (policy/huge_policy.h). No file is opened: a program with one thread would see the number. */
+ * resident. What was there at the last fork stays where it is, because a move would unshare pages (pages/arena.h). The
+ * moves take a bounded share of the time (policy/huge_policy.h). No file is opened: a program with one thread would see the number. */
 #pragma once
 
 #include "base/words.h"
@@ -19,8 +19,5 @@ bool collapse_is_possible(void);
  * arena meanwhile. may_go_on, if not NULL, is asked before each move. Returns true if there may be more to do soon. */
 bool collapse_some(bool (*may_go_on)(void));
 
-/* Call before a fork. */
-void collapse_before_fork(void);
-
-/* Call after pages of a range were given back: the rows are not on huge pages any more. Any thread. */
+/* Call after pages of a range were given back: the rows are not on huge pages any more, and are fresh. Any thread. */
 void collapse_forget(const void *base, size_t bytes);

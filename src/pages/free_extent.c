@@ -129,6 +129,8 @@ struct extent free_extent_cut(struct free_extent *e, char *base, size_t bytes) {
     extent_attach(number, left, stay, before);
   if (right.bytes > 0)
     extent_attach(number, right, stay, before);
+  if (!whole.resident)
+    arena_rows_refresh(base, base + bytes, whole.base + whole.bytes);
   whole.base = base;
   whole.bytes = bytes;
   return whole;

@@ -6,13 +6,14 @@
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
+ *             forks               how many forks there had been when its memory was fresh (pages/arena.h)
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
  *             bitmaps[8][32]      512 bytes a unit: the free blocks of the slab that starts there. The first cache line
  *                                 of each bitmap comes first, then the second one of each, and so on: most slabs
  *                                 have blocks for one line or two, so the other pages are never touched
  *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
- *        dense[32], huge[32] the same for each 2 MiB that were resident at the last look, and that are not looked at
- *                            because they were copied to a huge page, or are shared (pages/collapse.h)
+ *        dense[32], huge[32] the same for each 2 MiB that were resident at the last look, and that were copied to a huge
+ *                            page (pages/collapse.h)
  *
  * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
  * address space go. Each 2 MiB of an arena has a row. A mapping of a large object has the leaf, the row and the entry
@@ -54,6 +55,7 @@ enum entry_mark {
 struct map_row {
   char records[ROW_UNITS][RECORD_BYTES];
   _Alignas(CACHE_LINE) _Atomic uint8_t arenas[ROW_UNITS];
+  _Atomic uint32_t forks;
   _Alignas(CACHE_LINE) _Atomic(_Atomic uint16_t *) states[ROW_UNITS];
   _Alignas(CACHE_LINE) uint64_t bitmaps[BITMAP_WORDS / BITMAP_LINE_WORDS][ROW_UNITS][BITMAP_LINE_WORDS];
 };

@@ -4,6 +4,7 @@
  */
 #include "unit.h"
 
+#include "pages/arena.h"
 #include "pages/collapse.h"
 
 #include <limits.h>
@@ -166,12 +167,20 @@ COLLAPSE_TEST(the_contents_stay) {
 }
 
 COLLAPSE_TEST(what_a_child_may_share_stays) {
-  collapse_before_fork();
+  arena_before_fork();
   assert_int_equal(moves_after(LONG_MS) + moves_after(LONG_MS), 0);
   empty(BLOCKS / 4, BLOCKS / 4 * 3);
   fill(BLOCKS / 4, BLOCKS / 4 * 3);
   moves_after(LONG_MS);
   assert_in_range(moves_after(LONG_MS), ROWS_MIN / 2, ROWS_MIN);
+}
+
+COLLAPSE_TEST(what_was_taken_after_a_fork_moves) {
+  empty(0, BLOCKS);
+  arena_before_fork();
+  fill(0, BLOCKS);
+  moves_after(LONG_MS);
+  assert_in_range(moves_after(SOON_MS), ROWS_MIN, UINT_MAX);
 }
 
 /* Pages of calloc that were only read are one page of zeros, which mincore takes for resident. */
