@@ -131,6 +131,9 @@ bool os_file_is(int fd, struct os_file file);
 const char *os_environment_next(const char *prefix, size_t *cursor);
 /* Returns 0 under a filter that the program installed, because the filter may kill for the question. */
 int os_process_id(void);
+int os_parent_id(void); /* likewise */
+/* Tells whether the process has children, living or not waited for yet. */
+bool os_has_children(void);
 /* Makes no system call if the main thread of a program that has just started asks. */
 int os_process_id_at_start(void);
 int os_thread_id(void);

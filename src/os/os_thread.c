@@ -11,9 +11,16 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
+COLD int os_parent_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getppid) : 0; }
+COLD bool os_has_children(void) {
+  KEEP_ERRNO;
+  return os_kernel(SYS_waitid, (long)P_ALL, 0L, NULL, (long)(WEXITED | WNOHANG | WNOWAIT | __WALL), NULL) == 0 ||
+         errno != ECHILD;
+}
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
 
 /* Address space of our thread's stack. glibc puts the program's thread-local storage there too, so the rest must be

@@ -23,6 +23,12 @@ size_t arena_neighbours(const char *base, size_t bytes, unsigned mark);
 bool arena_row_is_fresh(const struct map_row *row);
 /* Call before a fork: no row is fresh any more. */
 void arena_before_fork(void);
+void arena_in_child(void);
+/* Returns a number that changes with each fork. */
+uint32_t arena_forks(void);
+/* Tells whether those that shared pages of this process have ended, for all that it can ask: it has no children, and is
+ * no child of the process that forked it. Not asked are children whose parent has ended. Makes system calls. */
+bool arena_is_alone(void);
 /* Makes a row fresh; NULL does nothing. */
 void arena_row_refresh(struct map_row *row);
 /* Call when memory from `base` to `end` is taken out of memory that is not resident and reaches to free_end. The rows

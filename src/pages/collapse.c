@@ -21,12 +21,18 @@ static struct {
   uint64_t credit_ns;           /* this long the walk may work */
   uint64_t finds, finds_before; /* so far; when the pass began */
   unsigned moves, refusals;     /* so far */
+  uint32_t forks;               /* arena_forks when no other process shared pages */
+  uint32_t forks_seen;          /* arena_forks */
+  uint64_t forked_ms;           /* when forks_seen changed */
 } walk;
 
 /* So many refusals before the first move: the kernel never will. Later ones are of a row whose pages the program made
  * mappings of their own, by mprotect or madvise. */
 #define REFUSALS_MAX 8u
 static bool is_refused(void) { return walk.moves == 0 && walk.refusals >= REFUSALS_MAX; }
+
+/* Tells whether no other process shares pages, for all that is known (look_at_forks). */
+static bool is_alone(void) { return walk.forks == arena_forks(); }
 
 static _Atomic bool is_forbidden;
 
@@ -53,11 +59,11 @@ void collapse_forget(const void *base, size_t bytes) {
     }
 }
 
-/* Tells whether slabs use all of a row, which lies in an arena on small pages. A move would unshare its pages, so it
- * must be fresh. */
+/* Tells whether slabs use all of a row, which lies in an arena on small pages, and whose pages a move would not unshare.
+ */
 static bool row_is_used(const char *base) {
   const struct map_row *row = map_row(base);
-  if (row == NULL || !arena_row_is_fresh(row))
+  if (row == NULL || (!is_alone() && !arena_row_is_fresh(row)))
     return false;
   for (const char *unit = base; unit < base + ROW_BYTES; unit += UNIT_BYTES)
     if (entry_pool_id(map_entry_acquire(unit)) == 0 || !address_in_arena(unit) ||
@@ -103,6 +109,32 @@ static uintptr_t row_next(uintptr_t row) {
   return 0;
 }
 
+static void forget_moves(void) {
+  for (uintptr_t row = 1; row < HAK_MAP_TOP_COUNT * LEAF_ROWS; row = round_down(row, LEAF_ROWS) + LEAF_ROWS) {
+    const char *base = (const char *)(row << ROW_SHIFT);
+    for (size_t i = 0; map_covers(base) && i < LEAF_ROWS / 64; i++)
+      store_relaxed(&map_leaf(base)->huge[i], 0);
+  }
+}
+
+/* The kernel splits a huge page that is shared when one of its pages is written. So all rows are looked at again when
+ * the processes of the last forks have ended. Returns true while it is worth to wait for that. */
+#define FORKED_MS_MAX 60000u
+static bool look_at_forks(uint64_t now_ms) {
+  if (walk.forks_seen != arena_forks()) {
+    walk.forks_seen = arena_forks();
+    walk.forked_ms = now_ms;
+  }
+  if (is_alone())
+    return false;
+  if (!arena_is_alone())
+    return now_ms - walk.forked_ms < FORKED_MS_MAX;
+  walk.forks = walk.forks_seen;
+  forget_moves();
+  walk.next_ms = 0;
+  return false;
+}
+
 static bool pass_begins(uint64_t now_ms) {
   if (now_ms < walk.next_ms)
     return false;
@@ -133,8 +165,10 @@ bool collapse_some(bool (*may_go_on)(void)) {
       !os_may_call())
     return false;
   take_credit();
-  if (walk.row == 0 && !pass_begins(os_milliseconds()))
-    return false;
+  uint64_t now_ms = os_milliseconds();
+  bool waits = look_at_forks(now_ms);
+  if (walk.row == 0 && !pass_begins(now_ms))
+    return waits;
   uint64_t now_ns = os_nanoseconds(), before_ns, finds = walk.finds;
   while (walk.credit_ns > 0 && (may_go_on == NULL || may_go_on())) {
     walk.row = row_next(walk.row);
@@ -148,5 +182,5 @@ bool collapse_some(bool (*may_go_on)(void)) {
     now_ns = os_nanoseconds();
     walk.credit_ns = sub_sat(walk.credit_ns, now_ns - before_ns);
   }
-  return walk.finds > finds;
+  return waits || walk.finds > finds;
 }

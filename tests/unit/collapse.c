@@ -14,7 +14,7 @@
 #define ROWS_MIN 12u /* of the blocks' 16; the first and the last are used in part */
 
 static uint64_t now_ms = 1000000, worked_ns, elapsed_ns, look_ns;
-static bool is_forbidden, is_real, is_sparse;
+static bool is_forbidden, is_real, is_sparse, has_children;
 static unsigned looks, moves;
 static enum os_collapse answer;
 
@@ -24,6 +24,7 @@ TEST_WRAP(uint64_t, os_nanoseconds_of, int clock) {
   return clock == CLOCK_PROCESS_CPUTIME_ID ? worked_ns : __real_os_nanoseconds_of(clock);
 }
 TEST_WRAP(bool, os_huge_is_forbidden, void) { return is_forbidden; }
+TEST_WRAP(bool, os_has_children, void) { return has_children; }
 TEST_WRAP(size_t, os_resident_bytes, const void *address, size_t size) {
   looks++;
   return is_real ? __real_os_resident_bytes(address, size) : is_sparse ? size - 4096 : size;
@@ -76,7 +77,7 @@ static int all_empty(void **state) {
   check(0, BLOCKS);
   empty(0, BLOCKS);
   answer = OS_COLLAPSED;
-  is_forbidden = is_sparse = is_real = false;
+  is_forbidden = is_sparse = is_real = has_children = false;
   moves_after(LONG_MS);
   return 0;
 }
@@ -167,6 +168,7 @@ COLLAPSE_TEST(the_contents_stay) {
 }
 
 COLLAPSE_TEST(what_a_child_may_share_stays) {
+  has_children = true;
   arena_before_fork();
   assert_int_equal(moves_after(LONG_MS) + moves_after(LONG_MS), 0);
   empty(BLOCKS / 4, BLOCKS / 4 * 3);
@@ -175,7 +177,22 @@ COLLAPSE_TEST(what_a_child_may_share_stays) {
   assert_in_range(moves_after(LONG_MS), ROWS_MIN / 2, ROWS_MIN);
 }
 
+/* Also what had moved before the fork: a write may have split it. */
+COLLAPSE_TEST(all_moves_once_the_children_have_ended) {
+  assert_in_range(moves_after(LONG_MS), ROWS_MIN, UINT_MAX);
+  has_children = true;
+  arena_before_fork();
+  assert_int_equal(moves_after(LONG_MS) + moves_after(SOON_MS), 0);
+  assert_true(collapse_some(NULL)); /* the thread waits for them, for a minute */
+  now_ms += 60 * 1000;
+  assert_false(collapse_some(NULL));
+  has_children = false;
+  assert_in_range(moves_after(0), ROWS_MIN, UINT_MAX);
+  assert_int_equal(moves_after(LONG_MS) + moves_after(LONG_MS), 0);
+}
+
 COLLAPSE_TEST(what_was_taken_after_a_fork_moves) {
+  has_children = true;
   empty(0, BLOCKS);
   arena_before_fork();
   fill(0, BLOCKS);
