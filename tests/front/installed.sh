@@ -15,7 +15,14 @@ cmake --install "$build" --prefix "$work/first" >/dev/null
 # Nothing in it knows where it was installed.
 mv "$work/first" "$work/tree"
 ! grep -rIl -e "$work" -e "$build" "$work/tree" || fail "files of the tree name the folder it was made in"
+# front.hak runs the whole demonstration. Here it is shown that the installed program is found and judged.
+mixed=$work/tree/libexec/hakmem/random_mixed
+mv "$mixed" "$mixed-whole"
+# shellcheck disable=SC2016  # a text for the script
+printf '#!/bin/sh\nexec "$0-whole" --json 200000 400 1\n' >"$mixed"
+chmod +x "$mixed"
 "$here/hak.sh" "$work/tree/bin/hak"
+mv "$mixed-whole" "$mixed"
 
 lib=$(find "$work/tree" -name libhakmem.so)
 LD_LIBRARY_PATH=${lib%/*}
