@@ -17,8 +17,8 @@ static struct {
   unsigned count;
 } libraries;
 
-/* Defined beside the C library's names (api/override_libc.c), and hidden. It is not declared so: for a hidden name that nothing
- * defines, gold gives a program an address that is not NULL. */
+/* Defined beside the C library's names (api/override_libc.c), and hidden. It is not declared so: for a hidden name that
+ * nothing defines, gold gives a program an address that is not NULL. */
 extern const char os_malloc_is_ours[] __attribute__((weak, visibility("default")));
 
 #pragma weak dlsym /* it must not bring the loader into a static program */

@@ -12,8 +12,8 @@
  *                                 of each bitmap comes first, then the second one of each, and so on: most slabs
  *                                 have blocks for one line or two, so the other pages are never touched
  *        starts[32]          a bit for each 2 MiB in which a mapping of a large object ever began
- *        dense[32], huge[32] the same for each 2 MiB that were resident at the last look, and that were copied to a huge
- *                            page (pages/collapse.h)
+ *        dense[32], huge[32] the same for each 2 MiB that were resident at the last look, and that were copied to a
+ *                            huge page (pages/collapse.h)
  *
  * Leaves and rows are cut from chunks, touched only where used, and never unmapped; the pages of the rows of released
  * address space go. Each 2 MiB of an arena has a row. A mapping of a large object has the leaf, the row and the entry
