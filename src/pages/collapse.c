@@ -59,7 +59,8 @@ void collapse_forget(const void *base, size_t bytes) {
     }
 }
 
-/* Tells whether slabs use all of a row, which lies in an arena on small pages, and a move would not unshare its pages. */
+/* Tells whether slabs use all of a row, which lies in an arena on small pages, and whether a move would unshare
+ * nothing. */
 static bool row_is_used(const char *base) {
   const struct map_row *row = map_row(base);
   if (row == NULL || (!is_alone() && !arena_row_is_fresh(row)))
