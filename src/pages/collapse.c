@@ -50,13 +50,16 @@ static void row_set(_Atomic uint64_t *words, size_t i, bool value) {
 }
 
 void collapse_forget(const void *base, size_t bytes) {
-  for (const char *at = base; at < (const char *)base + bytes;
-       at = (const char *)round_down((uintptr_t)at, ROW_BYTES) + ROW_BYTES)
-    if (map_covers(at)) {
-      row_set(map_leaf(at)->huge, map_row_in_leaf(at), false);
-      row_set(map_leaf(at)->dense, map_row_in_leaf(at), false);
+  const char *end = (const char *)base + bytes, *row;
+  for (const char *at = base; at < end; at = row + ROW_BYTES) {
+    row = (const char *)round_down((uintptr_t)at, ROW_BYTES);
+    if (!map_covers(at))
+      continue;
+    row_set(map_leaf(at)->huge, map_row_in_leaf(at), false);
+    row_set(map_leaf(at)->dense, map_row_in_leaf(at), false);
+    if (at == row && (size_t)(end - at) >= ROW_BYTES)
       arena_row_refresh(map_row(at));
-    }
+  }
 }
 
 /* Tells whether slabs use all of a row, which lies in an arena on small pages, and whether a move would unshare

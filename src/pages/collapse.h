@@ -21,5 +21,6 @@ bool collapse_is_possible(void);
  * or, within a minute of a fork, when its child has ended. */
 bool collapse_some(bool (*may_go_on)(void));
 
-/* Call after pages of a range were given back: the rows are not on huge pages any more, and are fresh. Any thread. */
+/* Call after pages of a range were given back: the rows are not on huge pages any more, and whole rows are
+ * fresh. Any thread. */
 void collapse_forget(const void *base, size_t bytes);

@@ -219,10 +219,18 @@ COLLAPSE_TEST(rows_that_are_refused_do_not_stop_others) {
   assert_in_range(moves_after(LONG_MS), ROWS_MIN, UINT_MAX);
 }
 
+/* The parent lives. */
+static void share_all(void *unused) {
+  CHECK(moves_after(LONG_MS) + moves_after(SOON_MS) == 0);
+  uint64_t batches = process_counters.hole_batches;
+  empty(BLOCKS / 2, BLOCKS / 2 + 64); /* holes do not matter: the rest of the 2 MiB is shared still */
+  CHECK(process_counters.hole_batches > batches);
+  fill(BLOCKS / 2, BLOCKS / 2 + 64);
+  CHECK(moves_after(LONG_MS) + moves_after(SOON_MS) == 0);
+}
+COLLAPSE_TEST(what_a_child_shares_with_its_parent_stays) { unit_passes_in_child(share_all, NULL); }
+
 static void refuse_all(void *unused) {
-  fill(0, BLOCKS);
-  moves_after(LONG_MS); /* all is shared */
-  empty(0, BLOCKS);
   fill(0, BLOCKS);
   moves_after(LONG_MS);
   answer = OS_COLLAPSE_REFUSED;
@@ -233,7 +241,6 @@ static void refuse_all(void *unused) {
 UNIT_TEST_FIRST(a_kernel_that_refuses_is_not_asked_for_ever) {
   unit_passes_in_child(refuse_all, NULL);
   fill(0, BLOCKS);
-  moves_after(LONG_MS); /* forgets the fork */
   empty(0, BLOCKS);
 }
 
