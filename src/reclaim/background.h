@@ -3,10 +3,10 @@
  * It exists while there is work for it. A slow path starts it in two cases: the process holds 16 MiB, has as much
  * resident, and since the last thread has freed 1 MiB (blocks returned to slabs count), or has 64 threads, or has
  * slabs of 64 MiB and twice as much as then (they may move to huge pages); or 4 MiB have a learned decay time (the
- * option `policy`). It does a round every half of the purge delay in force. It ends when the
- * program is idle and all free memory went back, or nothing was freed for some time and less than 1 MiB is free. It
- * blocks all signals and is named "hakmem". HAKMEM_BACKGROUND=off switches it off; then only slow paths give memory
- * back.
+ * option `policy`). It does a round every half of the purge delay in force. It ends when the program is idle and all
+ * free memory went back, or nothing was freed for some time and less than 1 MiB is free. While a child lives it stays
+ * for a minute after the fork, because dense memory may move once the child has ended. It blocks all signals and is
+ * named "hakmem". HAKMEM_BACKGROUND=off switches it off; then only slow paths give memory back.
  *
  * It is stopped before a fork and before a program changes namespaces. When the stop returns, the kernel does not count
  * the thread any more. It comes back when as much was freed again, or a second later if it had work left. In static

@@ -1,7 +1,7 @@
 /* The background thread: when it is there, what it is called, which signals it takes, and when it ends.
- *     background start    none in a small program, nor in a big one that frees nothing; frees bring one, called hakmem,
- *                         with all signals blocked, which ends when the program is idle and comes back with the next
- *                         frees
+ *     background start    none in a small program, nor in one of 40 MiB that frees nothing; frees bring one, called
+ *                         hakmem, with all signals blocked, which ends when the program is idle and comes back with
+ *                         the next frees
  *     background dense    one after 64 MiB of blocks though nothing is freed, and after each doubling; they move to huge
  *                         pages; not with HAKMEM_HUGE=off
  *     background off      HAKMEM_BACKGROUND=off: none; set while it runs: it is gone at once
