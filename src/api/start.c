@@ -15,7 +15,7 @@
 #include "os/fault.h"
 #include "os/os.h"
 #include "os/say.h"
-#include "pages/arena.h"
+#include "pages/fresh.h"
 #include "reclaim/background.h"
 #include "threads/registry.h"
 
@@ -64,7 +64,7 @@ static void options_read(void) {
 COLD static void prepare_child(bool is_noticed) {
   heaps_in_child(is_noticed);
   usage_in_child();
-  arena_in_child();
+  fresh_in_child();
   background_in_child(); /* before the observers, which may unmap the thread's futex word */
   if (observers.in_child != NULL)
     observers.in_child();
@@ -79,7 +79,7 @@ static void before_fork(void) {
     slow_path_end();
   }
   bool is_quiet = gate_shut() && !thread_is_busy();
-  arena_before_fork(); /* not earlier: what a round that is at work moves would be shared */
+  fresh_before_fork(); /* not earlier: what a round that is at work moves would be shared */
   if (is_quiet)
     heaps_before_fork();
   hak_assert(!is_quiet || usage_free() == decay_total(&extents_decay) + decay_total(&big_cache_decay));

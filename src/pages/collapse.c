@@ -7,6 +7,7 @@
 #include "os/os.h"
 #include "pages/arena.h"
 #include "pages/free_extent.h"
+#include "pages/fresh.h"
 #include "pages/page_map.h"
 #include "policy/huge_policy.h"
 
@@ -21,8 +22,8 @@ static struct {
   uint64_t credit_ns;           /* this long the walk may work */
   uint64_t finds, finds_before; /* so far; when the pass began */
   unsigned moves, refusals;     /* so far */
-  uint32_t forks;               /* arena_forks when no other process shared pages */
-  uint32_t forks_seen;          /* arena_forks */
+  uint32_t forks;               /* fresh_forks when no other process shared pages */
+  uint32_t forks_seen;          /* fresh_forks */
   uint64_t forked_ms;           /* when forks_seen changed */
 } walk;
 
@@ -32,7 +33,7 @@ static struct {
 static bool is_refused(void) { return walk.moves == 0 && walk.refusals >= REFUSALS_MAX; }
 
 /* Tells whether no other process shares pages, for all that is known (look_at_forks). */
-static bool is_alone(void) { return walk.forks == arena_forks(); }
+static bool is_alone(void) { return walk.forks == fresh_forks(); }
 
 static _Atomic bool is_forbidden;
 
@@ -58,7 +59,7 @@ void collapse_forget(const void *base, size_t bytes) {
     row_set(map_leaf(at)->huge, map_row_in_leaf(at), false);
     row_set(map_leaf(at)->dense, map_row_in_leaf(at), false);
     if (at == row && (size_t)(end - at) >= ROW_BYTES)
-      arena_row_refresh(map_row(at));
+      fresh_row_set(map_row(at));
   }
 }
 
@@ -66,7 +67,7 @@ void collapse_forget(const void *base, size_t bytes) {
  * nothing. */
 static bool row_is_used(const char *base) {
   const struct map_row *row = map_row(base);
-  if (row == NULL || (!is_alone() && !arena_row_is_fresh(row)))
+  if (row == NULL || (!is_alone() && !fresh_row(row)))
     return false;
   for (const char *unit = base; unit < base + ROW_BYTES; unit += UNIT_BYTES)
     if (entry_pool_id(map_entry_acquire(unit)) == 0 || !address_in_arena(unit) ||
@@ -124,13 +125,13 @@ static void forget_moves(void) {
  * the processes of the last forks have ended. Returns true while it is worth to wait for that. */
 #define FORKED_MS_MAX 60000u
 static bool look_at_forks(uint64_t now_ms) {
-  if (walk.forks_seen != arena_forks()) {
-    walk.forks_seen = arena_forks();
+  if (walk.forks_seen != fresh_forks()) {
+    walk.forks_seen = fresh_forks();
     walk.forked_ms = now_ms;
   }
   if (is_alone())
     return false;
-  if (!arena_is_alone())
+  if (!fresh_is_alone())
     return now_ms - walk.forked_ms < FORKED_MS_MAX;
   walk.forks = walk.forks_seen;
   forget_moves();

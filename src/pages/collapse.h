@@ -3,7 +3,7 @@
  * A row (2 MiB) qualifies if slabs use all of its units, and all of its pages were resident at two looks. So the move
  * makes nothing resident. Large objects do not take part: the kernel shows zeros that were only read, of calloc, as
  * resident. While processes live that may share pages, what was there at the last fork stays where it is, because a
- * move would unshare pages (pages/arena.h). The moves take a bounded share of the time (policy/huge_policy.h). No file
+ * move would unshare pages (pages/fresh.h). The moves take a bounded share of the time (policy/huge_policy.h). No file
  * is opened: a program with one thread would see the number. */
 #pragma once
 

@@ -5,6 +5,7 @@
 #include "os/os.h"
 #include "pages/collapse.h"
 #include "pages/free_extent.h"
+#include "pages/fresh.h"
 #include "pages/page_map.h"
 
 static struct {
@@ -53,7 +54,7 @@ static struct extent bank_carve(unsigned number, size_t bytes, size_t alignment)
     free_extent_give((struct extent){.base = arena->next, .bytes = (size_t)(base - arena->next), .zero = true}, NO_STAY,
                      USAGE_NOWHERE);
   arena->next = base + bytes;
-  arena_rows_refresh(base, arena->next, arena->end);
+  fresh_rows_set(base, arena->next, arena->end);
   return (struct extent){.base = base, .bytes = bytes, .zero = true};
 }
 
@@ -90,7 +91,7 @@ static struct extent bank_take_at(unsigned number, char *at, size_t bytes) {
   if (at != arena->next || (size_t)(arena->end - at) < bytes || !bank_commit(number, at + bytes, bytes))
     return (struct extent){0};
   arena->next += bytes;
-  arena_rows_refresh(at, arena->next, arena->end);
+  fresh_rows_set(at, arena->next, arena->end);
   return (struct extent){.base = at, .bytes = bytes, .zero = true};
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/bits.h"
 #include "base/list.h"
+#include "pages/fresh.h"
 #include "pages/page_map.h"
 
 #define LOOKS_MAX 8u /* extents of one list tried for a fit */
@@ -130,7 +131,7 @@ struct extent free_extent_cut(struct free_extent *e, char *base, size_t bytes) {
   if (right.bytes > 0)
     extent_attach(number, right, stay, before);
   if (!whole.resident)
-    arena_rows_refresh(base, base + bytes, whole.base + whole.bytes);
+    fresh_rows_set(base, base + bytes, whole.base + whole.bytes);
   whole.base = base;
   whole.bytes = bytes;
   return whole;

@@ -4,8 +4,8 @@
  */
 #include "unit.h"
 
-#include "pages/arena.h"
 #include "pages/collapse.h"
+#include "pages/fresh.h"
 
 #include <limits.h>
 
@@ -169,7 +169,7 @@ COLLAPSE_TEST(the_contents_stay) {
 
 COLLAPSE_TEST(what_a_child_may_share_stays) {
   has_children = true;
-  arena_before_fork();
+  fresh_before_fork();
   assert_int_equal(moves_after(LONG_MS) + moves_after(LONG_MS), 0);
   empty(BLOCKS / 4, BLOCKS / 4 * 3);
   fill(BLOCKS / 4, BLOCKS / 4 * 3);
@@ -181,7 +181,7 @@ COLLAPSE_TEST(what_a_child_may_share_stays) {
 COLLAPSE_TEST(all_moves_once_the_children_have_ended) {
   assert_in_range(moves_after(LONG_MS), ROWS_MIN, UINT_MAX);
   has_children = true;
-  arena_before_fork();
+  fresh_before_fork();
   assert_int_equal(moves_after(LONG_MS) + moves_after(SOON_MS), 0);
   assert_true(collapse_some(NULL)); /* the thread waits for them, for a minute */
   now_ms += 60 * 1000;
@@ -194,7 +194,7 @@ COLLAPSE_TEST(all_moves_once_the_children_have_ended) {
 COLLAPSE_TEST(what_was_taken_after_a_fork_moves) {
   has_children = true;
   empty(0, BLOCKS);
-  arena_before_fork();
+  fresh_before_fork();
   fill(0, BLOCKS);
   moves_after(LONG_MS);
   assert_in_range(moves_after(SOON_MS), ROWS_MIN, UINT_MAX);
