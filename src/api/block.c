@@ -160,7 +160,7 @@ COLD static bool slab_pays_when_short(struct heap *heap, unsigned cls, size_t si
   struct pool *pool = checked_is_on() ? checked_pool(heap, cls) : heap_pool(heap);
   if (UNLIKELY(!pool_lock(pool)))
     return true;
-  bool pays = pool->slabs.slab_count[cls] > 0 || pool->packed_first[cls] == PACKED_FIRST;
+  bool pays = pool->slabs.classes[cls].slab_count > 0 || pool->packed_first[cls] == PACKED_FIRST;
   pool->packed_first[cls] += !pays;
   pool_unlock(pool);
   return pays;

@@ -129,8 +129,9 @@ static bool unpin_bins(struct heap *heap, unsigned classes, size_t budget) {
     if (cls >= classes)
       break;
     uint32_t left = (uint32_t)bin_count(heap, cls);
-    if (left == 0 || !bin_pins_slabs(left, slabs->taken_blocks[cls], class_bytes(cls), slabs->slab_count[cls],
-                                     class_slab_bytes(cls)))
+    const struct slab_class *class = &slabs->classes[cls];
+    if (left == 0 ||
+        !bin_pins_slabs(left, class->taken_blocks, class_bytes(cls), class->slab_count, class_slab_bytes(cls)))
       continue;
     step.blocks += VISIT_BLOCKS + give_back(heap, cls, &left, most, false);
     slab_set_close_empty_of(slabs, cls, EMPTY_LOOKS_MAX);

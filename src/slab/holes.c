@@ -88,7 +88,7 @@ COLD bool slab_set_holes_take(struct slab_set *set, struct hole_batch *batch) {
     walk->list = (unsigned)max_size(walk->list, first_list(walk->class, batch->search));
     for (; walk->list < FULLNESS_LISTS; walk->list++, walk->is_inside = false) {
       if (!walk->is_inside)
-        walk->next = set->lists[walk->class][walk->list];
+        walk->next = set->classes[walk->class].lists[walk->list];
       walk->is_inside = true;
       if (!holes_take_list(set, batch, &looks) || batch->slab_count > 0)
         return true;

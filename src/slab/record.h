@@ -49,7 +49,7 @@ static inline void slab_list_leave(struct slab_set *set, struct slab *slab) {
   if (UNLIKELY(slab == set->walk.next))
     set->walk.next = slab->next;
   if (slab_has_list(set, slab->list))
-    slab_list_remove(&set->lists[slab->class][slab->list], slab);
+    slab_list_remove(&set->classes[slab->class].lists[slab->list], slab);
   slab->list = NO_LIST;
 }
 

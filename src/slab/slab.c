@@ -36,14 +36,15 @@ static void slab_list_update(struct slab_set *set, struct slab *slab) {
     return;
   slab_list_leave(set, slab);
   if (slab_has_list(set, list))
-    slab_list_push(&set->lists[slab->class][list], slab);
+    slab_list_push(&set->classes[slab->class].lists[list], slab);
   slab->list = (uint8_t)list;
 }
 
 static struct slab *first_partial(const struct slab_set *set, unsigned cls) {
+  struct slab *const *lists = set->classes[cls].lists;
   for (unsigned list = 0; list < FULLNESS_LISTS; list++)
-    if (set->lists[cls][list])
-      return set->lists[cls][list];
+    if (lists[list])
+      return lists[list];
   return NULL;
 }
 
@@ -70,7 +71,7 @@ COLD static void states_close(const char *base, unsigned cls) {
 
 static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
   const struct size_class *class = &size_classes[cls];
-  bool is_growing = set->slab_count[cls] >= POPULATE_SHARE && class->bytes <= os_page_bytes() &&
+  bool is_growing = set->classes[cls].slab_count >= POPULATE_SHARE && class->bytes <= os_page_bytes() &&
                     class_slab_bytes(cls) <= POPULATE_BYTES_MAX;
   char *base = slab_set_allows(set, class_slab_bytes(cls)) ? run_take(class->order, is_growing) : NULL;
   if (base == NULL)
@@ -96,7 +97,7 @@ static NOINLINE struct slab *slab_open(struct slab_set *set, unsigned cls) {
     *bitmap_word(slab->bitmap, whole_words) = ((uint64_t)1 << class->block_count % 64) - 1;
   map_entries_set(base, (size_t)1 << class->order, entry_of(set->key, cls));
   set->slab_bytes += class_slab_bytes(cls);
-  bit_set(set->many, cls, ++set->slab_count[cls] >= SLABS_MANY);
+  bit_set(set->many, cls, ++set->classes[cls].slab_count >= SLABS_MANY);
   set->counters.slabs_opened++;
   set->has_news = true;
   usage_move_end(class_slab_bytes(cls));
@@ -113,7 +114,7 @@ static void slab_close(struct slab_set *set, struct slab *slab) {
   usage_move_begin(UNIT_BYTES << order);
   set->has_news = true;
   set->slab_bytes -= UNIT_BYTES << order;
-  bit_set(set->many, slab->class, --set->slab_count[slab->class] >= SLABS_MANY);
+  bit_set(set->many, slab->class, --set->classes[slab->class].slab_count >= SLABS_MANY);
   set->counters.slabs_closed++;
   unsigned keep =
       advice_is_wanted() ? observers.slab_closed(class_bytes(slab->class), UNIT_BYTES << order) : KEEP_BY_PRESET;
@@ -184,7 +185,7 @@ size_t slab_set_take(struct slab_set *set, unsigned cls, void **slots, size_t wa
     taken += count;
   }
   set->counters.refills_from_slab += taken > 0 && set->counters.slabs_opened == opened;
-  set->taken_blocks[cls] += taken;
+  set->classes[cls].taken_blocks += taken;
   add_as_owner(&set->taken_bytes, taken * class_bytes(cls));
   return taken;
 }
@@ -319,7 +320,7 @@ size_t slab_set_give_own(struct slab_set *set, unsigned cls, void *const *blocks
       given++;
     }
   }
-  set->taken_blocks[cls] -= given;
+  set->classes[cls].taken_blocks -= given;
   add_as_owner(&set->taken_bytes, -(given * bytes));
   if (are_freed)
     note_freed(set, given * bytes);
@@ -346,7 +347,7 @@ static void give_batch(struct slab_set *set, void *const *blocks, size_t count) 
     places[i] = find_place(set, cls, leaf, blocks[i], class_slab_bytes(cls), entry_is_of(entry, set->key));
     __builtin_prefetch(places[i].slab, 1);
     __builtin_prefetch(places[i].word, 1);
-    set->taken_blocks[cls]--;
+    set->classes[cls].taken_blocks--;
     bytes += class_bytes(cls);
   }
   for (size_t i = 0; i < count; i++)
@@ -365,7 +366,7 @@ static size_t give_near(struct slab_set *set, void *const *blocks, size_t count)
     return 0;
   struct place place = find_place(set, cls, leaf, blocks[0], class_slab_bytes(cls), entry_is_of(entry, set->key));
   size_t given = put_back_word(set, cls, place.slab, place.index, blocks, count);
-  set->taken_blocks[cls] -= given;
+  set->classes[cls].taken_blocks -= given;
   add_as_owner(&set->taken_bytes, -(given * bytes));
   note_freed(set, given * bytes);
   return given;
@@ -399,7 +400,7 @@ void slab_set_check(struct slab_set *set, unsigned cls, void *const *blocks, siz
 }
 
 void slab_set_close_empty_of(struct slab_set *set, unsigned cls, size_t looks_max) {
-  struct slab *slab = set->lists[cls][FULLNESS_LISTS - 1];
+  struct slab *slab = set->classes[cls].lists[FULLNESS_LISTS - 1];
   for (size_t looks = 0; slab != NULL && looks < looks_max; looks++) {
     struct slab *next = slab->next;
     if (slab_is_empty(slab))
@@ -418,11 +419,12 @@ void slab_set_close_empty(struct slab_set *set) {
 COLD void slab_set_close_all(struct slab_set *set) {
   hak_assert(set->lists_full);
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
+    struct slab_class *class = &set->classes[cls];
     for (unsigned list = 0; list <= FULLNESS_FULL; list++)
-      while (set->lists[cls][list] != NULL)
-        slab_close(set, set->lists[cls][list]);
-    hak_assert(set->slab_count[cls] == 0);
-    set->taken_blocks[cls] = 0;
+      while (class->lists[list] != NULL)
+        slab_close(set, class->lists[list]);
+    hak_assert(class->slab_count == 0);
+    class->taken_blocks = 0;
   }
   usage_freed_add(set->freed_bytes + slab_set_taken_bytes(set));
   set->freed_bytes = 0;
@@ -452,7 +454,7 @@ bool slab_holds(const struct slab_set *set, const void *block, unsigned cls) {
 bool slab_set_is_valid(const struct slab_set *set) {
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++)
     for (unsigned list = 0; list <= FULLNESS_FULL; list++)
-      for (const struct slab *slab = set->lists[cls][list]; slab; slab = slab->next)
+      for (const struct slab *slab = set->classes[cls].lists[list]; slab; slab = slab->next)
         if (!slab_is_valid(slab, set->key, cls, list) || (slab_is_empty(slab) && !bit_is_set(set->kept, cls)))
           return false;
   return true;

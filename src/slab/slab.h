@@ -55,10 +55,12 @@ struct slab_set {
   struct hole_walk walk;
 
   /* All zero while no slab is open: */
-  struct slab *lists[HAK_CLASS_COUNT][FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; the last one: none is */
-  size_t taken_blocks[HAK_CLASS_COUNT];                    /* blocks outside the bitmaps */
-  uint32_t slab_count[HAK_CLASS_COUNT];                    /* open slabs */
-  uint64_t many[CLASS_WORDS];                              /* the classes of at least SLABS_MANY */
+  uint64_t many[CLASS_WORDS]; /* the classes of at least SLABS_MANY */
+  struct slab_class {
+    _Alignas(CACHE_LINE) struct slab *lists[FULLNESS_LISTS + 1]; /* [0]: a quarter or less is free; last: none is */
+    size_t taken_blocks;                                         /* blocks outside the bitmaps */
+    uint32_t slab_count;                                         /* open slabs */
+  } classes[HAK_CLASS_COUNT];                                    /* one line each, which pass between threads */
 };
 
 static inline size_t slab_set_taken_bytes(const struct slab_set *set) { return load_relaxed(&set->taken_bytes); }

@@ -168,7 +168,7 @@ static void count_freed(struct pool *pool) {
   if (!heap_is_counted(heap))
     return;
   for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-    size_t taken = pool->slabs.taken_blocks[cls];
+    size_t taken = pool->slabs.classes[cls].taken_blocks;
     for (const struct heap *each = pool->attached; each; each = each->next_attached)
       taken = sub_sat(taken, bin_count(each, cls));
     add_as_owner(&heap->tally->classes[cls].freed_of_others, taken);

@@ -71,8 +71,8 @@ void pools_classes(struct class_figures classes[HAK_CLASS_COUNT]) {
   for (struct pool *pool = pool_next(NULL); pool; pool = pool_next(pool)) {
     struct pool *held = pool_held(pool);
     for (unsigned cls = 1; cls < HAK_CLASS_COUNT; cls++) {
-      classes[cls].slabs += pool->slabs.slab_count[cls];
-      classes[cls].taken_blocks += pool->slabs.taken_blocks[cls];
+      classes[cls].slabs += pool->slabs.classes[cls].slab_count;
+      classes[cls].taken_blocks += pool->slabs.classes[cls].taken_blocks;
     }
     let_go(held);
   }

@@ -6,9 +6,13 @@ callgrind tells which instructions of the library each program runs. A function 
 failure, one of the other programs a hint: they run more on some systems than on others. --fix adds all of them to the
 list. A name that no source has is a failure; --fix takes it out. A build by another compiler has other functions of its
 own, because it inlines others: run --fix with its library, too.
+
+The variables that the start writes (.data, .bss) fit in one page, which each process has of its own. If they do not,
+src/hakmem.ld.in may put those of a file that is not used at the start into .bss.sparse.
 """
 import bisect
 import functools
+import mmap
 import pathlib
 import re
 import subprocess
@@ -41,8 +45,12 @@ def symbols():
 
 def sections(name):
     """Where the sections of this name begin and end."""
-    found = re.findall(rf" {name}\s+PROGBITS\s+([0-9a-f]+) [0-9a-f]+ ([0-9a-f]+)", output("readelf", "-SW", str(LIBRARY)))
+    found = re.findall(rf" {name}\s+(?:PROG|NO)BITS\s+([0-9a-f]+) [0-9a-f]+ ([0-9a-f]+)", output("readelf", "-SW", str(LIBRARY)))
     return [(int(begin, 16), int(begin, 16) + int(length, 16)) for begin, length in found]
+
+
+def pages(sections):
+    return {address // mmap.PAGESIZE for begin, end in sections for address in range(begin, end)}
 
 
 def valgrind(tool, *program):
@@ -111,6 +119,9 @@ assert len(run_in(STRICT, functions, start)) > 50, "hardly a function is seen to
 assert stale(["no_such_function"]), "a name that no source has is not seen"
 for what, found in (("run by cat, not in the list", wrong), ("run by other small programs, not in the list", hints), ("in no source", gone)):
     print(f"{what}: {' '.join(sorted(found)) or 'none'}")
+variables = sections(r"\.data") + sections(r"\.bss")
+assert len(variables) == 2 and len(pages(variables)) == 1, f".data and .bss: {variables}"
+assert len(pages([*variables, (variables[1][1], variables[1][1] + mmap.PAGESIZE)])) == 2, "another page is not seen"
 if FIX:
     fix(wrong | hints, gone)
 sys.exit(bool((wrong or gone) and not FIX))

@@ -198,7 +198,7 @@ UNIT_TEST(bins_of_unused_classes_are_emptied_when_the_heap_grows) {
   assert_true(slab_bytes >= BACKGROUND_FREED_BYTES); /* much, which a look on the way may have noted by now */
   for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     assert_int_equal(bin_count(heap, hak_class_of(sizes[i])), 0);
-    assert_int_equal(heap_pool(heap)->slabs.slab_count[hak_class_of(sizes[i])], 0);
+    assert_int_equal(heap_pool(heap)->slabs.classes[hak_class_of(sizes[i])].slab_count, 0);
   }
   unit_free(blocks, 16 << 10);
   UNIT_HEAP_VALID(heap);
@@ -449,7 +449,7 @@ UNIT_TEST_OF_ONE_THREAD(bins_of_the_last_phase_pin_no_slabs, NULL, NULL) {
   const size_t few = ((size_t)2 << 20) / UNIT_BYTES;
   struct heap *heap = unit_heap_attach();
   unsigned cls = hak_class_of(100);
-  const uint32_t *slabs = &heap_pool(heap)->slabs.slab_count[cls];
+  const uint32_t *slabs = &heap_pool(heap)->slabs.classes[cls].slab_count;
   for (unsigned turn = 0; turn < 4; turn++) {
     unit_alloc(blocks, 40000, 100);
     free_scattered(40000, 100);
@@ -489,10 +489,10 @@ UNIT_TEST(bins_pin_no_slabs_when_a_large_object_ends) {
     unit_alloc(blocks, 40000, 100);
     free_scattered(40000, 100);
     size_t blocks_before = bin_count(heap, cls);
-    assert_true(blocks_before > 0 && heap_pool(heap)->slabs.slab_count[cls] > 8);
+    assert_true(blocks_before > 0 && heap_pool(heap)->slabs.classes[cls].slab_count > 8);
     hak_free(object);
     assert_true(is_large ? bin_count(heap, cls) == 0 : bin_count(heap, cls) + 2 * UNIT_BYTES / 512 >= blocks_before);
-    assert_true(is_large ? heap_pool(heap)->slabs.slab_count[cls] <= 1 : bin_count(heap, cls) > 0);
+    assert_true(is_large ? heap_pool(heap)->slabs.classes[cls].slab_count <= 1 : bin_count(heap, cls) > 0);
   }
   heap_flush_all(heap);
   UNIT_HEAP_VALID(heap);

@@ -325,7 +325,7 @@ UNIT_TEST(runs_of_blocks_come_back) {
       part = min_size(1 + test_random(&seed) % 300, count - given);
       slab_set_give(&set, cls, blocks + given, part);
       UNIT_SLABS_VALID(&set);
-      assert_int_equal(set.taken_blocks[cls], count - given - part);
+      assert_int_equal(set.classes[cls].taken_blocks, count - given - part);
     }
     assert_none_left();
   }
@@ -545,7 +545,7 @@ UNIT_TEST(blocks_of_several_classes_come_back) {
   }
   assert_int_equal(set.taken_bytes, 0);
   for (unsigned i = 0; i < CLASSES; i++)
-    assert_int_equal(set.taken_blocks[hak_class_of(sizes[i])], 0);
+    assert_int_equal(set.classes[hak_class_of(sizes[i])].taken_blocks, 0);
   assert_none_left();
 }
 
@@ -571,7 +571,7 @@ UNIT_TEST(rows_of_blocks_come_back) {
     }
     assert_int_equal(set.taken_bytes, 0);
     for (unsigned i = 0; i < CLASSES; i++)
-      assert_int_equal(set.taken_blocks[hak_class_of(sizes[i])], 0);
+      assert_int_equal(set.classes[hak_class_of(sizes[i])].taken_blocks, 0);
     assert_none_left();
   }
 }
@@ -585,9 +585,9 @@ UNIT_TEST(a_set_that_lists_full_slabs_closes_all) {
   assert_true(3 * count < BLOCKS_MAX);
   for (size_t taken = 0; taken < 3 * count - 1;)
     taken += slab_set_take(&private, cls, blocks + BLOCKS_MAX - taken, 3 * count - 1 - taken);
-  assert_int_equal(private.slab_count[cls], 3);
+  assert_int_equal(private.classes[cls].slab_count, 3);
   slab_set_close_all(&private);
-  assert_int_equal(private.slab_count[cls], 0);
+  assert_int_equal(private.classes[cls].slab_count, 0);
   assert_int_equal(private.slab_bytes, 0);
 }
 
