@@ -64,13 +64,16 @@ NOINLINE void free_sized_slow(void *block, size_t size) {
   hak_free_slow(block);
 }
 
+/* No object is as long as a program's address space. It begins at a unit that is not the first. */
+#define LARGE_BYTES_MAX (((size_t)1 << HAK_ADDRESS_BITS) - UNIT_BYTES)
+
 size_t hak_good_size(size_t size) {
   if (size <= HAK_SMALL_MAX)
     return checked_is_on() ? max_size(size, 1) : class_bytes(hak_class_of(max_size(size, 1)));
-  if (size > PTRDIFF_MAX)
+  if (size > LARGE_BYTES_MAX)
     return 0;
   size_t good = guarded_is_on ? size : large_good_size(size);
-  return good > PTRDIFF_MAX ? 0 : good; /* a request of that size would be refused */
+  return good > LARGE_BYTES_MAX ? 0 : good;
 }
 
 /* Returns a block of the heap that `block` belongs to. */

@@ -761,6 +761,21 @@ LARGE_TEST(room_for_lines_is_bounded) {
   }
 }
 
+/* The page map covers the addresses that a program can have. */
+UNIT_TEST(a_good_size_fits_into_the_address_space) {
+  const size_t end = (size_t)1 << HAK_ADDRESS_BITS;
+  const size_t never[] = {end - UNIT_BYTES / 2, end - 1, end, end + 1, 2 * end, PTRDIFF_MAX, SIZE_MAX};
+  for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+    assert_int_equal(hak_good_size(never[i]), 0);
+    assert_null(hak_malloc(test_opaque_size(never[i])));
+  }
+  for (size_t size = 1; size <= end / 2; size *= 2) {
+    size_t good = hak_good_size(size);
+    assert_true(good >= size && good < 2 * size + BLOCK_ALIGNMENT);
+    assert_int_equal(hak_good_size(good), good);
+  }
+}
+
 /* A range that would have room for lines for a 32nd of its length gets it in new memory. */
 LARGE_TEST(new_ranges_of_a_row_have_room) {
   enum { COUNT = 32 };
