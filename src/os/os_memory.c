@@ -212,12 +212,19 @@ enum os_collapse os_huge_collapse(void *address, size_t size) {
                            : OS_COLLAPSE_BUSY;
 }
 
+#define HUGE_FOLDER "/sys/kernel/mm/transparent_hugepage"
+
+static bool setting_is_never(const char *path) {
+  char modes[64];
+  const char *line = os_line_read(os_text_open(path, O_RDONLY), modes, sizeof modes);
+  return line != NULL && strstr(line, "[never]") != NULL;
+}
+
+/* From Linux 6.8 on, each length of page has a setting of its own, too. */
 bool os_huge_is_forbidden(void) {
   KEEP_ERRNO;
-  char modes[64];
-  int fd = os_may_read_files() ? os_text_open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY) : -1;
-  const char *line = os_line_read(fd, modes, sizeof modes);
-  return line != NULL && strstr(line, "[never]") != NULL;
+  return os_may_read_files() &&
+         (setting_is_never(HUGE_FOLDER "/enabled") || setting_is_never(HUGE_FOLDER "/hugepages-2048kB/enabled"));
 }
 
 size_t os_resident_bytes(const void *address, size_t size) {

@@ -5,6 +5,8 @@
  */
 #include "unit.h"
 
+#include "tree.h"
+
 #include "pages/huge.h"
 
 static unsigned pages_asked; /* for which huge pages were asked */
@@ -150,6 +152,38 @@ UNIT_TEST(the_policy_asks) {
 static void begin(void) {
   unit_alone();
   test_skip_if(access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0, "there are no transparent huge pages");
+}
+
+static int forget_tree(void **state) {
+  (void)state;
+  tree_end();
+  return 0;
+}
+
+/* What the background thread asks for nevertheless is up to hakmem (pages/collapse.h). */
+UNIT_TEST_BETWEEN(either_setting_forbids, NULL, forget_tree) {
+  static const struct {
+    const char *all, *of_2_mib; /* NULL: there is no such file */
+    bool is_forbidden;
+  } rows[] = {
+      {NULL, NULL, false},
+      {"always [madvise] never\n", NULL, false},
+      {"always madvise [never]\n", NULL, true},
+      {"always [madvise] never\n", "always [inherit] madvise never\n", false},
+      {"[always] madvise never\n", "always inherit madvise [never]\n", true},
+      {"always madvise [never]\n", "always [inherit] madvise never\n", true},
+      {"always [madvise] never\n", "always inherit [madvise] never\n", false},
+  };
+  for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tree_made();
+    if (rows[i].all != NULL)
+      put("/sys/kernel/mm/transparent_hugepage/enabled", rows[i].all);
+    if (rows[i].of_2_mib != NULL)
+      put("/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled", rows[i].of_2_mib);
+    errno = 4711;
+    assert_int_equal(os_huge_is_forbidden(), rows[i].is_forbidden);
+    assert_int_equal(errno, 4711);
+  }
 }
 
 UNIT_MAIN(begin())
