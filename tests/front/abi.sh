@@ -1,7 +1,7 @@
 #!/bin/sh
 # abi.sh SOURCE LIBRARY [--write]: the binary interface of libhakmem.so is the one that packaging/libhakmem.abi records.
-# The sources are compiled with types for it; the library that is shipped must export the same names. --write records
-# what is there: then CHANGELOG.md says so, and what breaks programs needs another SONAME.
+# The sources that define what is exported are compiled with types for it; the library that is shipped must export the same
+# names. --write records what is there: then CHANGELOG.md says so, and what breaks programs needs another SONAME.
 set -eu
 source=$1 library=$2 write=${3-}
 stored=$source/packaging/libhakmem.abi
@@ -19,23 +19,31 @@ fail() { echo "FAILED: $*"; exit 1; }
 same() { abidiff --no-default-suppression "$1" "$2" >"$work/report" 2>&1; }
 # The names that an ABI file records, and those that a library exports.
 recorded() { sed -n "s/^ *<elf-symbol name='\([^']*\)'.*/\1/p" "$1" | LC_ALL=C sort -u; }
+# Those whose types it records.
+described() { sed -n "s/.* elf-symbol-id='\([^']*\)'.*/\1/p" "$1" | LC_ALL=C sort -u; }
 exported() { nm -D --defined-only "$1" | awk '{ print $3 }' | LC_ALL=C sort -u; }
 soname() { readelf -d "$1" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p'; }
 
 cd "$source"
 set -- -w -g -O0 -fPIC -fvisibility=hidden -fno-builtin -D_GNU_SOURCE -Iinclude -Isrc -Iobserve -I.
-c=$(find src observe -name '*.c' ! -name 'unobserved*.c' | LC_ALL=C sort)
+exported "$library" >"$work/shipped"
+# The objects of the library's build tell which sources these are. All else is taken from the static library, without types.
+c=$(find "${library%/lib/*}/src" -name '*.c.o' -exec nm -A --defined-only {} + |
+  awk 'NR == FNR { is[$1]; next }
+    $NF in is { sub(/\.o:.*/, ""); sub(/.*\.dir\//, ""); print /^__/ ? substr($0, 4) : "src/" $0 }' "$work/shipped" - |
+  LC_ALL=C sort -u)
 g++ "$@" -std=c++17 -c src/api/override_cxx.cc -o "$work/operators.o"
 # shellcheck disable=SC2086  # words
-gcc "$@" -std=c17 -shared -Wl,-soname,"$(soname "$library")" $c "$work/operators.o" -o "$work/libhakmem.so"
+gcc "$@" -std=c17 -shared -Wl,-soname,"$(soname "$library")" $c "$work/operators.o" "${library%.so*}.a" -o "$work/libhakmem.so"
 abidw --no-corpus-path --no-comp-dir-path --no-show-locs --no-elf-needed --drop-private-types --drop-undefined-syms \
   --exported-interfaces-only --type-id-style hash --headers-dir include/hakmem "$work/libhakmem.so" >"$work/now.abi"
 if [ "$write" = --write ]; then
   cp "$work/now.abi" "$stored"
   exit
 fi
-exported "$library" >"$work/shipped"
 recorded "$stored" | diff - "$work/shipped" || fail "the library exports other names than $stored records"
+described "$stored" >"$work/described"
+described "$work/now.abi" | diff "$work/described" - || fail "other functions have types than $stored records"
 same "$stored" "$work/now.abi" || fail "the interface has changed; abi.sh --write records it: $(cat "$work/report")"
 
 # The control: a member of a structure that moves and a function that goes are noticed.
