@@ -16,6 +16,7 @@ END_SECONDS = 10  # between SIGKILL and giving up
 LISTENING = "0A"  # of /proc/net/tcp
 ACCEPTING = 0x10000  # of /proc/net/unix, __SO_ACCEPTCON
 TICKS = os.sysconf("SC_CLK_TCK")
+STAT_BYTES_MAX = 4096  # 52 numbers and a name
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,14 @@ def _read(pid: int | str, name: str) -> str:
         return file.read()
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields after the name; the name may hold spaces and brackets. [0] is the state, [1] the parent."""
-    return _read(pid, "stat").rpartition(")")[2].split()
+def _stat(pid: int) -> list[bytes]:
+    """The fields after the name; the name may hold spaces and brackets. [0] is the state, [1] the parent. All processes of
+    the machine are read at each look, so no file object is made."""
+    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    try:
+        return os.read(file, STAT_BYTES_MAX).rpartition(b")")[2].split()
+    finally:
+        os.close(file)
 
 
 def parents() -> dict[int, int]:
@@ -49,7 +55,7 @@ def parents() -> dict[int, int]:
         if word.isdigit():
             with contextlib.suppress(OSError, IndexError):
                 fields = _stat(int(word))
-                if fields[0] not in "ZX":
+                if fields[0] not in b"ZX":
                     found[int(word)] = int(fields[1])
     return found
 
@@ -91,7 +97,7 @@ def reap(but: Collection[int]) -> None:
     for word in os.listdir("/proc"):
         with contextlib.suppress(OSError, IndexError, ValueError):
             fields = _stat(int(word))
-            if fields[0] == "Z" and int(fields[1]) == os.getpid() and int(word) not in but:
+            if fields[0] == b"Z" and int(fields[1]) == os.getpid() and int(word) not in but:
                 os.waitpid(int(word), os.WNOHANG)
 
 
