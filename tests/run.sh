@@ -3,7 +3,7 @@
 # by ctest; the numbers of the last line come from ctest's result files.
 
 presets_quick='release check'
-presets_all='release check core clang fuzz asan tsan ubsan aarch64 musl'
+presets_all='release check core clang fuzz asan tsan aarch64 musl'
 
 # Sets $only and $without, the labels of the tests that a preset runs and leaves out. What a sanitizer or
 # another compiler cannot tell us anything new about runs in the release build only; what an emulator cannot
@@ -12,7 +12,7 @@ select_labels() {
   only=. without='apps|bench|lint'
   case $1 in
     release) without= ;;
-    clang | ubsan) only='unit|misuse' ;;
+    clang) only='unit|misuse' ;;
     fuzz) only=fuzz ;;
     aarch64) only=unit without="$without|native" ;;
     musl) only='unit|misuse|stress' ;;
