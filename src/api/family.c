@@ -122,7 +122,7 @@ static ALWAYS_INLINE void *move_to_ready(void *block, uint32_t entry, size_t old
     return NULL;
   void *moved = hak_malloc_ready(size);
   if (UNLIKELY(moved == NULL) && UNLIKELY(hak_self->split) && size <= HAK_SMALL_MAX)
-    moved = queue_pop(hak_front_bin(hak_self, size));
+    moved = queue_pop(hak_front_bin(hak_self, size), false);
   if (UNLIKELY(moved == NULL))
     return NULL;
   HAK_OWNER_STEPPED();

@@ -172,8 +172,7 @@ static ALWAYS_INLINE void *malloc_small(size_t size, uintptr_t site) {
 
 /* Apart, so that GCC counts by one instruction. */
 static NOINLINE void *malloc_split_missed(size_t size, struct hak_bin *bin) {
-  split_missed(bin);
-  void *block = queue_pop(bin);
+  void *block = queue_pop(bin, true);
   return LIKELY(block != NULL) ? block : hak_malloc_slow(size);
 }
 
@@ -198,9 +197,9 @@ NOINLINE void *malloc_slow_from(size_t size, uintptr_t site) {
   struct hak_front *front = hak_self;
   if (UNLIKELY(front->split) && size <= HAK_SMALL_MAX) {
     struct hak_bin *bin = hak_front_bin(front, size);
-    void *block = split_pop(bin);
+    void *block = split_try(bin);
     if (block == NULL)
-      block = queue_pop(bin);
+      block = queue_pop(bin, true);
     if (LIKELY(block != NULL))
       return block;
   }

@@ -50,15 +50,32 @@ static inline void *queue_take(struct hak_bin *bin) {
   return queue_is_stack(bin) ? hak_bin_pop(bin + HAK_SPLIT) : queue_take_oldest(bin);
 }
 
-/* The same outside of slow paths. NULL, too, if the thread's heap is no queue, or if the thread is busy. */
-static ALWAYS_INLINE void *queue_pop(struct hak_bin *bin) {
-  struct heap *heap = heap_if_idle();
-  if (heap == NULL || !heap->is_queue)
-    return NULL;
-  if (UNLIKELY(queue_is_stack(bin)))
-    return hak_bin_pop(bin + HAK_SPLIT); /* with no more care for handlers than malloc's fast path has */
+/* As hak_bin_pop, in a step of the owner: a handler may push blocks meanwhile. It takes none, because the thread is
+ * busy. */
+static ALWAYS_INLINE void *queue_take_newest(struct hak_bin *bin) {
+  void **top = __atomic_load_n(&bin->top, __ATOMIC_RELAXED), *block;
+  do
+    block = top[-1];
+  while (block != NULL &&
+         !__atomic_compare_exchange_n(&bin->top, &top, top - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return block;
+}
+
+/* Outside of slow paths. NULL, too, if the thread's heap is no queue, or if the thread is busy. is_missed: split_try got
+ * nothing from the bin; its count is taken back. All is done in a step of the owner, because a handler before it may
+ * have made the heap whole: then this is no queue any more, and the bin has no count. */
+static ALWAYS_INLINE void *queue_pop(struct hak_bin *bin, bool is_missed) {
+  bool is_busy = thread_is_busy(); /* a handler in a step of the owner */
+  void *block = NULL;
   owner_step_begin();
-  void *block = queue_take_oldest(bin);
-  owner_step_end();
+  struct hak_front *front = hak_self;
+  if (LIKELY(front->split) && LIKELY((size_t)(bin - front->bins) < HAK_SPLIT)) {
+    if (is_missed)
+      split_missed(bin);
+    if (LIKELY(!is_busy) && ((struct heap *)front)->is_queue)
+      block = queue_is_stack(bin) ? queue_take_newest(bin + HAK_SPLIT) : queue_take_oldest(bin);
+  }
+  if (LIKELY(!is_busy))
+    owner_step_end();
   return block;
 }

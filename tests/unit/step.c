@@ -219,15 +219,19 @@ static void count(const char *value) {
   small_ones();
 }
 
-static void as_queue(void) {
-  struct heap *heap = heap_current();
-  static void *set[4096]; /* a large one, so that the heap stays a queue */
-  unit_alloc(set, 4096, 1100);
+static void make_queue(struct heap *heap) {
   lock_take(&heap_pool(heap)->lock);
   heap->is_queue = true;
   heap->queue = (struct queue){.bytes = slab_set_taken_bytes(&heap_pool(heap)->slabs), .in_order = UINT8_MAX};
   heap_split(heap, true);
   lock_give(&heap_pool(heap)->lock);
+}
+
+static void as_queue(void) {
+  struct heap *heap = heap_current();
+  static void *set[4096]; /* a large one, so that the heap stays a queue */
+  unit_alloc(set, 4096, 1100);
+  make_queue(heap);
   small_ones();
   small_ones();
   CHECK(heap->is_queue);
@@ -298,6 +302,87 @@ UNIT_TEST_IN_CHILD(a_handler_may_act_while_blocks_are_checked) {
   end();
 }
 
+/* --- a queue that a handler ends --- */
+
+static long act_at;
+static unsigned char *freed_by_handler;
+static bool is_ended_by_handler;
+
+/* What a slow path of the handler does, if it may have one. */
+static void on_step_of_queue(int number) {
+  if (++steps != act_at)
+    return;
+  struct heap *heap = heap_current();
+  hak_free(freed_by_handler);
+  is_ended_by_handler = slow_path_begin();
+  if (!is_ended_by_handler)
+    return;
+  lock_take(&heap_pool(heap)->lock);
+  queue_end(heap);
+  lock_give(&heap_pool(heap)->lock);
+  slow_path_end();
+}
+
+/* Returns how often a block lies in its bin, and checks the bin. */
+static unsigned times_in_bin(const struct heap *heap, unsigned cls, const void *block) {
+  const struct bin_state *state = &heap->bin_state[cls];
+  const struct hak_bin *bin = bin_of((struct heap *)heap, cls);
+  CHECK((uintptr_t)bin->end % sizeof(void *) == 0 && bin->end - state->base < state->slots);
+  unsigned times = 0;
+  for (void **slot = bin_bottom((struct heap *)heap, cls); slot < bin->top; slot++)
+    times += *slot == block;
+  return times;
+}
+
+/* Returns false if the call was over before. */
+static bool queue_ends_at_step(long step, size_t size) {
+  struct heap *heap = heap_current();
+  unsigned cls = hak_class_of(size);
+  make_queue(heap);
+  freed_by_handler = CHECK_GOT(hak_malloc(size));
+  for (unsigned i = 0; i < 2; i++)
+    live[i] = CHECK_GOT(hak_malloc(size));
+  for (unsigned i = 0; i < 2; i++)
+    hak_free(live[i]);
+  struct hak_bin *bin = hak_front_bin(hak_self, size);
+  CHECK(queue_is_stack(bin) == (size > 1000));
+  act_at = step;
+  steps = 0;
+  bool is_missed = step % 2 || split_try(bin) == NULL;
+  step_begin();
+  void *block = queue_pop(bin, is_missed && step % 2 == 0);
+  step_end();
+  bool is_within = steps >= act_at;
+  if (!is_within)
+    hak_free(freed_by_handler);
+  if (block != NULL)
+    CHECK_SAY(times_in_bin(heap, cls, block) == 0, "the block is given out and ready, step %ld", step);
+  else
+    CHECK_SAY(is_ended_by_handler, "no block, step %ld", step);
+  unsigned ready = times_in_bin(heap, cls, freed_by_handler);
+  CHECK_SAY(ready + (block == freed_by_handler) == 1, "the handler's block is lost, step %ld", step);
+  hak_free(block);
+  lock_take(&heap_pool(heap)->lock);
+  queue_end(heap);
+  lock_give(&heap_pool(heap)->lock);
+  UNIT_DEBUG(CHECK(heap_is_valid(heap)));
+  return is_within;
+}
+
+UNIT_TEST_IN_CHILD(a_handler_may_end_a_queue_at_each_instruction) {
+  static void *many[1000];
+  unit_alloc(many, 1000, 100); /* the bin grows */
+  unit_free(many, 1000);
+  unit_alloc(many, 20, 100); /* so that it is not full */
+  signal(SIGTRAP, on_step_of_queue);
+  is_armed = true;
+  for (size_t size = 100; size <= 3000; size += 2900) { /* the oldest block of a long bin, the newest one of a short */
+    for (long step = 1; queue_ends_at_step(step, size) || queue_ends_at_step(step + 1, size);)
+      step += 2;
+    CHECK(act_at >= 20);
+  }
+}
+
 /* --- a hak_heap's slow paths --- */
 
 static void *of_handler;
@@ -340,7 +425,6 @@ UNIT_TEST_IN_CHILD(a_handler_may_resize_while_a_hak_heap_is_used) {
 
 #define RANGE_BYTES UNIT_BYTES
 static struct large *mapping;
-static long act_at;
 static bool is_unmapped;
 
 static void extents_give_back(void) { extents_purge(purge_by_preset(0, UINT64_MAX)); }
