@@ -30,16 +30,16 @@ struct checked_cache;
 struct stash;
 
 struct bin_state {
-  _Alignas(32) void **base; /* first slot; NULL until the class is used */
-  uint32_t slots;           /* power of two; one of them is the NULL before the first block */
-  uint32_t slots_initial;   /* the array has at least these; a bin with fewer is young */
-  uint32_t low, high;       /* fewest and most blocks seen since the last decision to shrink; low: or since the bin
+  void **base;            /* first slot; NULL until the class is used */
+  uint32_t slots;         /* power of two; one of them is the NULL before the first block */
+  uint32_t slots_initial; /* the array has at least these; a bin with fewer is young */
+  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink; low: or since the bin
                              followed the slabs */
-  int32_t streak;           /* refills since the last overflow, or as a negative number flushes since the last refill;
+  int32_t streak;         /* refills since the last overflow, or as a negative number flushes since the last refill;
                              young bins do not count */
-  bool is_taken_from;       /* there was a refill since the last decision to shrink */
-  uint8_t looks;            /* how often the young bin was found empty or full, modulo 256 */
-  uint8_t turns;            /* how often it was full after refills since it followed the slabs, up to STEADY_TURNS */
+  bool is_taken_from;     /* there was a refill since the last decision to shrink */
+  uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
+  uint8_t turns;          /* how often it was full after refills since it followed the slabs, up to STEADY_TURNS */
 };
 
 /* How far the periodic work on the bins has come (heap/bins.c). */
@@ -83,13 +83,15 @@ struct queue {
   uint8_t needed;   /* so many make the heap a queue; 0: NEEDED_FIRST */
 };
 
+_Static_assert(CACHE_LINE == 2 * sizeof(struct bin_state), "a line holds two states");
+
 #define OVERFLOWS_OF_REFILL 8 /* that a refill makes up for (overflow_balance) */
 #define HEAP_STACK_NOTES 4u
 #define SLOW_CALLS_PERIOD 16u /* what is not urgent is asked for once in so many slow calls of a heap */
 
 struct heap {
   struct hak_front front;
-  struct bin_state bin_state[HAK_CLASS_COUNT];
+  _Alignas(CACHE_LINE / 2) struct bin_state bin_state[HAK_CLASS_COUNT]; /* so none straddles two lines */
   /* In a parked heap nothing up to here means anything, except the key. */
   struct outbox outbox;
 

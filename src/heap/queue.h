@@ -61,9 +61,9 @@ static ALWAYS_INLINE void *queue_take_newest(struct hak_bin *bin) {
   return block;
 }
 
-/* Takes a block outside of slow paths. NULL, too, if the thread's heap is no queue, or if the thread is busy. is_missed:
- * split_try got nothing from the bin, so its count is taken back. All is done in a step of the owner, because a handler
- * before it may have made the heap whole: then this is no queue any more, and the bin has no count. */
+/* Takes a block outside of slow paths. NULL, too, if the thread's heap is no queue, or if the thread is busy.
+ * is_missed: split_try got nothing from the bin, so its count is taken back. All is done in a step of the owner. A
+ * handler before it may have made the heap whole: then this is no queue any more, and the bin has no count. */
 static ALWAYS_INLINE void *queue_pop(struct hak_bin *bin, bool is_missed) {
   bool is_busy = thread_is_busy(); /* a handler in a step of the owner */
   void *block = NULL;

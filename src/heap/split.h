@@ -51,7 +51,8 @@ static ALWAYS_INLINE int64_t until_add(struct hak_bin *counter, int64_t blocks) 
 }
 
 /* Pops a block of the class from a split heap. NULL: none is ready, or the next one may be a sample; then call
- * split_missed. A handler that interrupts it finds the bins as it does in malloc's fast path. */
+ * split_missed, or queue_pop (heap/queue.h). A handler that interrupts it finds the bins as it does in malloc's fast
+ * path. */
 static ALWAYS_INLINE void *split_try(struct hak_bin *counter) {
   return LIKELY(until_add(counter, -1) >= 0) ? hak_bin_pop(counter + HAK_SPLIT) : NULL;
 }

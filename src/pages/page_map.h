@@ -6,7 +6,7 @@
  *             records[32]         one cache line a unit: a slab's or a large object's descriptor,
  *                                 kept at its first unit
  *             arenas[]            one byte a unit: of which bank's arena it is a part (pages/arena.h)
- *             forks               how many forks there had been when its memory was fresh (pages/arena.h)
+ *             forks               how many forks there had been when its memory was fresh (pages/fresh.h)
  *             states[32]          for the slab that starts there: an array of its blocks' states, if they are checked
  *             bitmaps[8][32]      512 bytes a unit: the free blocks of the slab that starts there. The first cache line
  *                                 of each bitmap comes first, then the second one of each, and so on: most slabs

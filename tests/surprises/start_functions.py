@@ -49,8 +49,8 @@ def sections(name):
     return [(int(begin, 16), int(begin, 16) + int(length, 16)) for begin, length in found]
 
 
-def pages(sections):
-    return {address // mmap.PAGESIZE for begin, end in sections for address in range(begin, end)}
+def pages(ranges):
+    return {address // mmap.PAGESIZE for begin, end in ranges for address in range(begin, end)}
 
 
 def valgrind(tool, *program):
@@ -119,9 +119,9 @@ assert len(run_in(STRICT, functions, start)) > 50, "hardly a function is seen to
 assert stale(["no_such_function"]), "a name that no source has is not seen"
 for what, found in (("run by cat, not in the list", wrong), ("run by other small programs, not in the list", hints), ("in no source", gone)):
     print(f"{what}: {' '.join(sorted(found)) or 'none'}")
+if FIX:
+    fix(wrong | hints, gone)
 variables = sections(r"\.data") + sections(r"\.bss")
 assert len(variables) == 2 and len(pages(variables)) == 1, f".data and .bss: {variables}"
 assert len(pages([*variables, (variables[1][1], variables[1][1] + mmap.PAGESIZE)])) == 2, "another page is not seen"
-if FIX:
-    fix(wrong | hints, gone)
 sys.exit(bool((wrong or gone) and not FIX))
