@@ -199,6 +199,17 @@ static bool filter_prepare(void) {
   return os_filter_comes();
 }
 
+/* The files of /proc and of control groups may be out of reach afterwards. Few programs call it, so it is looked up
+ * here. */
+EXPORT int chroot(const char *path) {
+  int kept = errno;
+  usage_look();
+  os_may_call();
+  void *found = dlsym(RTLD_NEXT, "chroot");
+  errno = kept;
+  return ((__typeof__(chroot) *)(found ? found : (void *)next_is_missing))(path);
+}
+
 static void filter_withdraw(void) {
   os_filter_refused();
   background_resume();

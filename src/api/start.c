@@ -64,7 +64,7 @@ static void options_read(void) {
 COLD static void prepare_child(bool is_noticed) {
   heaps_in_child(is_noticed);
   usage_in_child();
-  fresh_in_child();
+  fresh_in_child(background_process());
   background_in_child(); /* before the observers, which may unmap the thread's futex word */
   if (observers.in_child != NULL)
     observers.in_child();

@@ -11,18 +11,18 @@ static _Atomic bool own;
 
 bool os_filter_is_own(void) { return atomic_load_explicit(&own, memory_order_seq_cst); }
 
-/* Reads the mode from "Seccomp:\t2" in the status file. An unreadable file counts as none: failing calls do no harm. */
+bool os_filter_was_there(void) { return load_relaxed(&inherited) == INHERITED; }
+
+/* Reads the mode from "Seccomp:\t2" in the status file. A kernel without filters has no such line. */
 static enum inherited read_inherited(void) {
-  return os_file_field("/proc/self/status", "Seccomp:") != 0 ? INHERITED : INHERITED_NONE;
+  bool is_readable = os_file_field("/proc/self/status", "Pid:") != 0;
+  return is_readable && os_file_field("/proc/self/status", "Seccomp:") == 0 ? INHERITED_NONE : INHERITED;
 }
 
 static bool has_inherited(void) {
-  int known = load_relaxed(&inherited);
-  if (known == NOT_ASKED) {
-    known = read_inherited();
-    store_relaxed(&inherited, known);
-  }
-  return known == INHERITED;
+  if (load_relaxed(&inherited) == NOT_ASKED)
+    store_relaxed(&inherited, read_inherited());
+  return os_filter_was_there();
 }
 
 COLD bool os_may_read_files(void) { return !os_filter_is_own(); }

@@ -9,9 +9,10 @@
  *   os_may_start_thread            yes         once it has others   no
  *
  * A filter that was there at program start allows files to be opened, read and closed, because the loader does that.
- * The first question other than os_may_read_files looks for it in /proc/self/status, once. A filter that the program
- * installs itself cannot be queried: the query may be the call that it kills for. So os_filter_comes must be called
- * before its installation, after what later calls ask for was asked once more (api/preload.c).
+ * So do threads ask there what a system call would tell. os_may_call and os_may_start_thread look for it in
+ * /proc/self/status, once; where that cannot be read, there may be one. A filter that the program installs itself cannot
+ * be queried: the query may be the call that it kills for. So os_filter_comes must be called before its installation,
+ * after what later calls ask for was asked once more (api/preload.c).
  */
 #pragma once
 
@@ -21,6 +22,8 @@ bool os_may_read_files(void);
 bool os_may_call(void);
 bool os_may_start_thread(void);
 
+/* Tells whether a filter was there at the start, as far as one of these functions has looked. */
+bool os_filter_was_there(void);
 /* Tells whether the program has installed a filter. */
 bool os_filter_is_own(void);
 /* Call before it installs one. False: it has installed one before. */

@@ -2,7 +2,9 @@
 #include "base/counters.h"
 #include "os/os.h"
 
+#include "os/filter.h"
 #include "os/kernel.h"
+#include "os/text_file.h"
 
 #include <linux/futex.h>
 #include <sys/auxv.h>
@@ -42,12 +44,6 @@ void lifeline_make(struct lifeline *line) {
   line->fresh = line->mutex;
 }
 
-/* The kernel takes the process's id too, so a thread of another process that got this id does not count. */
-static bool thread_is_gone(int process_id, int thread_id) {
-  counter_note(calls_other);
-  return os_kernel(SYS_tgkill, (long)process_id, (long)thread_id, 0L) != 0 && errno == ESRCH;
-}
-
 /* Copies the mutex as it was made: in the child of a fork each function of the C library costs a page fault. */
 COLD void lifeline_reset(struct lifeline *line) {
   line->mutex = line->fresh;
@@ -63,7 +59,7 @@ COLD bool lifeline_take(struct lifeline *line) {
       pthread_mutex_consistent(&line->mutex);
     return result == 0 || result == EOWNERDEAD;
   }
-  if (holder != 0 && !thread_is_gone(getpid(), holder))
+  if (holder != 0 && os_thread_exists(holder))
     return false;
   return atomic_compare_exchange_strong_explicit(&line->thread_id, &holder, os_thread_id(), memory_order_acq_rel,
                                                  memory_order_relaxed);
@@ -85,7 +81,7 @@ bool lifeline_take_left(struct lifeline *line, int process_id) {
   if (load_relaxed(&line->thread_id) != -1 || holder == 0 || process_id != os_process_id())
     return false;
   KEEP_ERRNO;
-  if (!thread_is_gone(process_id, holder) || mutex_holder(&line->mutex) != holder)
+  if (os_thread_exists(holder) || mutex_holder(&line->mutex) != holder)
     return false;
   lifeline_reset(line);
   return lifeline_take(line);
@@ -122,6 +118,8 @@ COLD void lifeline_after_fork(struct lifeline *line, bool child) {
 /* The kernel clears a thread's list of robust mutexes when the thread ends. glibc registers a list for each thread,
  * musl only for threads that have taken such a mutex. */
 bool os_main_thread_is_gone(void) {
+  if (os_filter_was_there()) /* the process's own status is the main thread's, whose memory ends first */
+    return os_file_field("/proc/self/status", "Pid:") != 0 && os_file_field("/proc/self/status", "VmSize:") == 0;
 #ifdef __GLIBC__
   static const bool had_list = true;
 #else

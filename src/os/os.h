@@ -1,6 +1,6 @@
 /* os.h: the contract between hakmem and the operating system. Only this folder makes system calls.
  *
- * No function allocates or takes a lock of hakmem. Addresses and sizes are multiples of the OS page unless stated
+ * No function takes a lock of hakmem, and only os_thread_start allocates. Addresses and sizes are multiples of the OS page unless stated
  * otherwise. Functions that can fail return so; errno is then unspecified, and callers that promise errno set it
  * themselves. Calls that manage memory or wait are counted. tests/unit/oom.c links a fake whose n-th call fails.
  */
@@ -132,14 +132,17 @@ const char *os_environment_next(const char *prefix, size_t *cursor);
 /* Returns 0 under a filter that the program installed, because the filter may kill for the question. */
 int os_process_id(void);
 int os_parent_id(void); /* likewise */
-/* Tells whether the process has children, living or not waited for yet. */
+/* The same in the child of a fork: makes no system call, if the C library knows the id. */
+int os_process_id_in_child(void);
+/* Tells whether the process has children, living or not waited for yet. True if it may not ask. */
 bool os_has_children(void);
 /* Makes no system call if the main thread of a program that has just started asks. */
 int os_process_id_at_start(void);
 int os_thread_id(void);
 /* Returns the calling thread's id as the C library knows it, which after clone(2) is the parent's; 0: unknown. */
 int os_thread_number(void);
-/* The id to show. Under a filter of the program's own it makes no system call. */
+/* The same as os_thread_id, without a system call under a filter, if the C library knows the id. If it does not, it is 0
+ * under a filter of the program's own. */
 int os_thread_shown(void);
 
 /* A lifeline shows other threads whether its holder is alive. A thread holds it until the kernel has ended the thread,

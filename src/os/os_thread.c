@@ -1,9 +1,11 @@
 /* os_thread.c: process and thread ids, our thread, signals. */
 #include "base/counters.h"
+#include "base/text.h"
 #include "os/os.h"
 
 #include "os/filter.h"
 #include "os/kernel.h"
+#include "os/text_file.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -14,11 +16,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-COLD int os_process_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0; }
-COLD int os_parent_id(void) { return os_may_read_files() ? (int)os_kernel(SYS_getppid) : 0; }
+#define STATUS "/proc/self/status"
+
+COLD int os_process_id(void) {
+  if (os_filter_was_there())
+    return os_may_read_files() ? (int)os_file_field(STATUS, "Tgid:") : 0;
+  return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0;
+}
+COLD int os_process_id_in_child(void) {
+  int number = os_thread_number();
+  return number > 0 ? number : os_process_id();
+}
+COLD int os_parent_id(void) {
+  if (os_filter_was_there())
+    return os_may_read_files() ? (int)os_file_field(STATUS, "PPid:") : 0;
+  return os_may_read_files() ? (int)os_kernel(SYS_getppid) : 0;
+}
 COLD bool os_has_children(void) {
   KEEP_ERRNO;
-  return os_kernel(SYS_waitid, (long)P_ALL, 0L, NULL, (long)(WEXITED | WNOHANG | WNOWAIT | __WALL), NULL) == 0 ||
+  return !os_may_call() ||
+         os_kernel(SYS_waitid, (long)P_ALL, 0L, NULL, (long)(WEXITED | WNOHANG | WNOWAIT | __WALL), NULL) == 0 ||
          errno != ECHILD;
 }
 int os_thread_id(void) { return (int)os_kernel(SYS_gettid); }
@@ -93,9 +110,19 @@ void os_thread_join(pthread_t thread) {
 #endif
 }
 
+/* An unreadable file tells nothing of the thread. */
+static bool status_shows(int thread_id) {
+  char path[64];
+  struct text text = TEXT_IN(path);
+  text_format(&text, "/proc/self/task/%lu/status", (uint64_t)thread_id);
+  return os_file_field(path, "Pid:") != 0 || os_process_id() == 0;
+}
+
 bool os_thread_exists(int thread_id) {
+  if (os_filter_was_there())
+    return status_shows(thread_id);
   counter_note(calls_other);
-  return os_kernel(SYS_tgkill, (long)getpid(), (long)thread_id, 0L) == 0;
+  return os_kernel(SYS_tgkill, (long)getpid(), (long)thread_id, 0L) == 0 || errno != ESRCH;
 }
 
 void os_signals_block(sigset_t *before) {
@@ -133,7 +160,10 @@ int os_thread_number(void) {
   return number;
 }
 
-int os_thread_shown(void) { return os_filter_is_own() ? os_thread_number() : os_thread_id(); }
+int os_thread_shown(void) {
+  int number = os_filter_is_own() || os_filter_was_there() ? os_thread_number() : 0;
+  return number > 0 || os_filter_is_own() ? number : os_thread_id();
+}
 
 int os_process_id_at_start(void) {
   int number = os_is_main_thread() ? os_thread_number() : 0;

@@ -9,7 +9,7 @@ static _Atomic uint32_t forks = 1;
 static _Atomic int parent_id = -1;
 
 void fresh_before_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
-void fresh_in_child(void) { store_relaxed(&parent_id, os_parent_id()); }
+void fresh_in_child(int parent) { store_relaxed(&parent_id, parent); }
 uint32_t fresh_forks(void) { return load_relaxed(&forks); }
 
 /* A process whose parent has ended gets another one. */

@@ -15,8 +15,8 @@ void fresh_rows_set(const char *base, const char *end, const char *free_end);
 
 /* Call before a fork: no row is fresh any more. */
 void fresh_before_fork(void);
-/* Call in the child of a fork. */
-void fresh_in_child(void);
+/* Call in the child of a fork. parent: the id of the process that forked it. */
+void fresh_in_child(int parent);
 /* Returns a number that changes with each fork. */
 uint32_t fresh_forks(void);
 /* Tells whether those that shared pages of this process have ended, for all that it can ask: it has no children, and is

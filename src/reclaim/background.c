@@ -218,7 +218,7 @@ static void state_give(void) {
 
 static void *thread_run(void *unused) {
   (void)unused;
-  store_relaxed(&background.thread_id, os_thread_id());
+  store_relaxed(&background.thread_id, os_thread_shown());
   due_set_undone(true);
   atomic_store(&background.state, BACKGROUND_RUNS);
   os_thread_name("hakmem");
@@ -259,7 +259,8 @@ static bool may_start(void) {
   return os_may_start_thread() || (os_may_read_files() && option_is_set(OPTION_BACKGROUND));
 }
 
-static bool is_own_process(void) { return os_process_id() == load_relaxed(&background.pid); }
+int background_process(void) { return load_relaxed(&background.pid); }
+static bool is_own_process(void) { return os_process_id() == background_process(); }
 
 /* The state is STARTING, and all signals are blocked. */
 static bool make_thread(void) {
@@ -449,7 +450,7 @@ COLD void background_in_child(void) {
   store_relaxed(&background.ending, false);
   store_relaxed(&background.holds, 0);
   store_relaxed(&background.forks, 0);
-  store_relaxed(&background.pid, os_process_id());
+  store_relaxed(&background.pid, os_process_id_in_child());
   store_relaxed(&background.thread_id, 0);
   store_relaxed(&background.is_joinable, 0);
   due_in_child();

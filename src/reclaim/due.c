@@ -76,8 +76,10 @@ static void start_above(size_t held_bytes, size_t free_bytes) {
   store_relaxed(&due.start_free_bytes, free_bytes);
 }
 
+/* Where it cannot be read, as after chroot, what is held counts alone. */
 bool due_is_big(void) {
-  if (os_resident_of_process() >= START_BYTES)
+  size_t resident = os_resident_of_process();
+  if (resident == 0 || resident >= START_BYTES)
     return true;
   start_above(usage_held() + START_STEP, usage_free() + START_STEP);
   return false;

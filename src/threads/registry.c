@@ -414,6 +414,6 @@ size_t heaps_rest(void) {
 }
 
 COLD void registry_process_changed(bool is_noticed) {
-  int number = is_noticed ? os_thread_number() : os_process_id();
+  int number = is_noticed ? os_thread_number() : os_process_id_in_child();
   registry.process_id = is_noticed && number <= 0 ? -1 : number;
 }

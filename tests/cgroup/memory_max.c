@@ -2,6 +2,7 @@
  * gives again.
  *
  *   memory_max fill SIZE   blocks of SIZE, until there are no more
+ *   memory_max chroot SIZE the same after the program has left /proc and the files of its group
  *   memory_max first       the first request of all is too large
  *   memory_max threads     several threads take what they get
  *   memory_max churn       sizes of all kinds come and go; who gets NULL frees half
@@ -55,6 +56,11 @@ static void run_fill(size_t size) {
   CHECK_SAY(other >= EXPECTED_BYTES && other < LIMIT_BYTES, "%zu bytes of another size afterwards", other);
   chain_drain(chain);
   printf("memory_max fill %zu: ok (%zu %% of the limit)\n", size, first * 100 / LIMIT_BYTES);
+}
+
+static void run_elsewhere(size_t size) {
+  test_skip_if(chroot("/usr") != 0, "only root can change its root");
+  run_fill(size);
 }
 
 /* What is asked for first meets the limit too. */
@@ -182,6 +188,8 @@ int main(int argc, char **argv) {
   }
   if (strcmp(argv[1], "fill") == 0 && argc > 2)
     run_fill(strtoul(argv[2], NULL, 0));
+  else if (strcmp(argv[1], "chroot") == 0 && argc > 2)
+    run_elsewhere(strtoul(argv[2], NULL, 0));
   else if (strcmp(argv[1], "first") == 0)
     run_first();
   else if (strcmp(argv[1], "threads") == 0)

@@ -7,12 +7,15 @@
  *   fork       and then it forks
  *   strict     prctl's strict mode (read, write, exit): what is mapped is given and taken
  *   inherited  the filter is there before the program; its own are installed in it, too
+ *   threads    the same for a program that has threads, sleeps, forks, and ends its main thread first
+ *   chroot     the same for a program that then changes its root to a folder without /proc; as root
  *   groups     the same for a user of many groups, whose list is long in /proc/PID/status; as root
  *   control    a call that the filter does not let through must end the process
  */
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -58,18 +61,21 @@ static const int memory_calls[] = {
     SYS_brk,     SYS_write,        SYS_exit_group,    SYS_rt_sigprocmask, SYS_exit,    SYS_prctl,
     SYS_seccomp, SYS_rt_sigreturn, SYS_clock_gettime, SYS_getrandom,
 };
-/* To load and start a program. */
+/* To load and start a program, which may change its root. */
 static const int start_calls[] = {
-    SYS_execve,          SYS_openat,          SYS_read,     SYS_pread64,   SYS_close,     SYS_newfstatat, SYS_fstat,
-    SYS_set_tid_address, SYS_set_robust_list, SYS_rseq,     SYS_prlimit64, SYS_faccessat,
+    SYS_chroot, SYS_execve,          SYS_openat,          SYS_read, SYS_pread64,   SYS_close,     SYS_newfstatat,
+    SYS_fstat,  SYS_set_tid_address, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_faccessat,
 #ifdef __x86_64__
-    SYS_access,          SYS_arch_prctl,      SYS_readlink,
+    SYS_access, SYS_arch_prctl,      SYS_readlink,
 #endif
 };
 
 /* Of libc's fork, and of who waits for the child. */
 static const int fork_calls[] = {SYS_clone, SYS_clone3, SYS_set_robust_list, SYS_wait4};
 static int forks;
+/* Of its threads, besides. */
+static const int thread_calls[] = {SYS_rt_sigaction, SYS_sched_getaffinity, SYS_clock_nanosleep};
+static int threads;
 
 #define PROGRAM_MAX 128
 static struct sock_filter program[PROGRAM_MAX];
@@ -95,6 +101,8 @@ static struct sock_fprog filter_of_own(bool is_for_start) {
   let_through(memory_calls, COUNT(memory_calls));
   if (forks)
     let_through(fork_calls, COUNT(fork_calls));
+  if (threads)
+    let_through(thread_calls, COUNT(thread_calls));
   if (is_for_start)
     let_through(start_calls, COUNT(start_calls));
   add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
@@ -166,11 +174,43 @@ static void strict(void) {
 }
 static void filtered_from_start(void) { twice(); }
 
-/* The program starts anew with a filter. */
-static int run_inherited(const char *program_path) {
+static void *own_work(void *unused) {
+  for (int i = 0; i < 2000; i++)
+    free(test_opaque(malloc(1000 + (size_t)i * 100)));
+  return unused;
+}
+static void *last_work(void *unused) {
+  static const char done[] = "filter: ok\n";
+  test_pause_ms(1500);
+  if (write(1, done, sizeof done - 1) != (ssize_t)sizeof done - 1)
+    _exit(1);
+  return own_work(unused);
+}
+
+static void filtered_with_threads(void) {
+  pthread_t thread;
+  for (int round = 0; round < 2; round++) {
+    CHECK(pthread_create(&thread, NULL, own_work, NULL) == 0);
+    twice();
+    CHECK(pthread_join(thread, NULL) == 0);
+    test_pause_ms(2500); /* nothing is used for so long that the heap's own thread rests */
+    TEST_IN_CHILD { twice(); }
+  }
+  twice();
+  CHECK(pthread_create(&thread, NULL, last_work, NULL) == 0);
+  pthread_exit(NULL); /* the process ends with last_work, although the heap's own thread is there */
+}
+
+static void filtered_elsewhere(void) {
+  test_skip_if(chroot("/usr") != 0, "only root can change its root");
+  twice();
+}
+
+/* The program starts anew with a filter, in this mode. */
+static int run_inherited(const char *program_path, const char *mode) {
   struct sock_fprog filter = filter_of_own(true);
   CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
-  execv(program_path, (char *[]){(char *)(uintptr_t)program_path, "filtered", NULL});
+  execv(program_path, (char *[]){(char *)(uintptr_t)program_path, (char *)(uintptr_t)mode, NULL});
   return 1;
 }
 
@@ -184,7 +224,7 @@ static int run_of_many_groups(const char *program_path) {
     puts("only root can take groups");
     return 77;
   }
-  return run_inherited(program_path);
+  return run_inherited(program_path, "filtered");
 }
 static void control(void) {
   filter_by_prctl();
@@ -195,15 +235,28 @@ static const struct mode {
   const char *name;
   void (*run)(void);
 } modes[] = {
-    {"early", early},        {"later", later},     {"prctl", by_prctl},
-    {"syscall", by_syscall}, {"strict", strict},   {"filtered", filtered_from_start},
-    {"fork", forked},        {"control", control}, {"grow", twice},
+    {"early", early},
+    {"later", later},
+    {"prctl", by_prctl},
+    {"syscall", by_syscall},
+    {"strict", strict},
+    {"filtered", filtered_from_start},
+    {"fork", forked},
+    {"control", control},
+    {"grow", twice},
+    {"filtered-threads", filtered_with_threads},
+    {"filtered-elsewhere", filtered_elsewhere},
 };
 
 int main(int argc, char **argv) {
   const char *mode = argc > 1 ? argv[1] : "";
   if (strcmp(mode, "inherited") == 0)
-    return run_inherited(argv[0]);
+    return run_inherited(argv[0], "filtered");
+  threads = forks = strcmp(mode, "threads") == 0;
+  if (threads)
+    return run_inherited(argv[0], "filtered-threads");
+  if (strcmp(mode, "chroot") == 0)
+    return run_inherited(argv[0], "filtered-elsewhere");
   if (strcmp(mode, "groups") == 0)
     return run_of_many_groups(argv[0]);
   for (size_t i = 0; i < COUNT(modes); i++)
