@@ -22,8 +22,8 @@ COLD void bins_prewarm(struct heap *heap) {
   pool_unlock(pool);
 }
 
-/* The bins follow the slabs, or shrink, in steps of one slow call each. A step has a budget, in blocks that it gives
- * back. A class that it visits, and a slab that closes, take as long as so many blocks. */
+/* Bins are trimmed in steps, one in each slow call. The budget of a step is STEP_BLOCKS flushed blocks. A class that it
+ * visits counts as VISIT_BLOCKS of them, a slab that closes as CLOSE_BLOCKS: they take as long. */
 #define STEP_BLOCKS 32u
 #define VISIT_BLOCKS 2u
 #define CLOSE_BLOCKS 8u

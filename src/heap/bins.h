@@ -18,8 +18,8 @@ static inline void bins_tick(struct heap *heap, unsigned cls) {
   if (UNLIKELY(heap->ticks >= SLOW_CALLS_PERIOD) || UNLIKELY(heap->bins_work.follows != 0))
     bins_step(heap, cls);
 }
-/* Where the slabs are mostly free, bins that are all that keeps slabs open give back, so that the slabs close and serve
- * other classes and large objects. Call when slabs were opened or closed, with the lock held. */
+/* If most of the slabs' memory is free, flushes bins whose blocks alone keep slabs open, so that the slabs close and
+ * serve other classes and large objects. Call when slabs were opened or closed, with the lock held. */
 void bins_unpin(struct heap *heap);
 /* The same for tiny blocks. Call when a large object of so many bytes was freed, without a lock. */
 void bins_after_large(struct heap *heap, size_t bytes);

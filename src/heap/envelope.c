@@ -9,7 +9,7 @@
 
 #define OUTBOX_BYTES_MAX ((size_t)256 * 1024) /* of all open envelopes of a thread */
 #define CROWD_BYTES_MAX ((size_t)32 * 1024)   /* the same in a crowded pool */
-#define INBOX_BYTES_MAX ((size_t)256 * 1024)  /* with more the sender drains the inbox */
+#define INBOX_BYTES_MAX ((size_t)256 * 1024)  /* with more the sender drains some of the inbox */
 #define INBOX_ENVELOPES_MAX 64u               /* likewise: envelopes of many senders may be nearly empty */
 #define EMPTIED_MAX (2 * INBOX_ENVELOPES_MAX) /* that a pool keeps for its next senders */
 /* Envelopes that a sender drains. It adds one each time, so the inbox falls. */
@@ -97,7 +97,7 @@ static void envelope_send(struct envelope *envelope, bool early) {
   struct pool *owner = pool_by_id(envelope->owner);
   size_t bytes = envelope->bytes;
   HAK_PROBE(envelope_send, envelope->owner, envelope->count, bytes);
-  /* Before the push: who drains it subtracts them. */
+  /* Before the push: the thread that drains the envelope subtracts the same bytes. */
   bytes += atomic_fetch_add_explicit(&owner->inbox_bytes, bytes, memory_order_relaxed);
   uint32_t envelopes = atomic_fetch_add_explicit(&owner->inbox_envelopes, 1, memory_order_relaxed) + 1;
   struct envelope *head = load_relaxed(&owner->inbox);

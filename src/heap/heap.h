@@ -8,7 +8,8 @@
  * A thread that takes the lifeline of a dead thread's heap adopts the heap, or sweeps it: empties it, detaches it from
  * its pool and drops the lifeline again (docs/decisions/0023).
  *   H1  a block is in exactly one place: the program, one bin, one envelope, one bitmap
- *   H2  only the owner reads or writes bins and outbox (statistics read tops, the child of a fork drops both)
+ *   H2  only the owner reads or writes bins and outbox (statistics read tops; the child of a fork drops both, and the
+ *       end of a hak_heap drops the bins)
  *   H3  the blocks in a heap's bins are of its pool or, in an ordinary heap, of pools of the same kind. They leave the
  *       bins into the slabs of its pool, or into envelopes. The pool changes only while the bins are empty, under the
  *       lock of the pool that the heap leaves
@@ -33,12 +34,12 @@ struct bin_state {
   void **base;            /* first slot; NULL until the class is used */
   uint32_t slots;         /* power of two; one of them is the NULL before the first block */
   uint32_t slots_initial; /* the array has at least these; a bin with fewer is young */
-  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink; low: or since the bin
-                             followed the slabs */
+  uint32_t low, high;     /* fewest and most blocks seen since the last decision to shrink. low starts again when the
+                             bin was trimmed because the slabs grew or fell */
   int32_t streak;         /* refills since the last overflow, or as a negative number flushes since the last refill;
                              young bins do not count */
   bool is_taken_from;     /* there was a refill since the last decision to shrink */
-  uint8_t looks;          /* how often the young bin was found empty or full, modulo 256 */
+  uint8_t looks;          /* how often the young bin was found empty or full, or gave a first block, modulo 256 */
   uint8_t turns;          /* how often it was full after refills since it followed the slabs, up to STEADY_TURNS */
 };
 
@@ -46,7 +47,7 @@ struct bin_state {
 struct bins_work {
   uint64_t filled[CLASS_WORDS]; /* classes whose bin may have blocks: a slow call of the class came since it was found
                                    empty, or a look found some */
-  uint32_t looks;               /* at bins, one after the other, over and over */
+  uint32_t looks;               /* bins looked at so far; the next one is this number modulo their number */
   uint32_t look_left;           /* blocks that the bin is to give back before the next look */
   uint32_t follow_left;         /* likewise, of the bin that follows the slabs now */
   uint8_t follows;              /* class of that bin; 0: none follows */
@@ -79,8 +80,8 @@ struct outbox {
 /* What tells whether the heap's thread works as a queue (heap/queue.h). */
 struct queue {
   size_t bytes;     /* most that were outside the pool's slabs since the set was dropped last */
-  uint8_t in_order; /* full bins whose blocks were in order, less others */
-  uint8_t needed;   /* so many make the heap a queue; 0: NEEDED_FIRST */
+  uint8_t in_order; /* score: 1 more for each full bin in the order of addresses, 1 less for each other one */
+  uint8_t needed;   /* the score at which the heap becomes a queue; 0: NEEDED_FIRST */
 };
 
 _Static_assert(CACHE_LINE == 2 * sizeof(struct bin_state), "a line holds two states");

@@ -2,9 +2,9 @@
 
 #define QUEUE_BYTES_MIN ((size_t)4 << 20) /* outside the pool's slabs; smaller sets stay in the processor's caches */
 #define CHANGED_SHARE 4u                  /* a set whose bytes change by this fraction is built or dropped */
-#define NEEDED_FIRST 2u                   /* bins in order, less others, that make a queue; each end doubles it */
+#define NEEDED_FIRST 2u                   /* the score that makes a queue, at first; each end of a queue doubles it */
 #define NEEDED_MAX 192u
-#define KEPT_MAX 8u /* bins in no order, less others, that end it */
+#define KEPT_MAX 8u /* the score, of bins in no order, that ends it */
 /* A bin is in order if most of its newest blocks lie behind those that were freed so much earlier. What a refill
  * brought lies in the other order, in which it is to be taken. */
 #define PAIR_DISTANCE 16u

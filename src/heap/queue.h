@@ -15,9 +15,9 @@
 #include "heap/bin.h"
 #include "heap/slow_path.h"
 
-/* Call when a bin is full of so many blocks, before room is made, and when a bin of a queue's heap is empty. The heap
- * becomes a queue when full bins have blocks in the order of their addresses, while the set is neither built nor
- * dropped. It is made whole again when that ends. */
+/* Call queue_note_overflow when a bin with at least QUEUE_LOOKS blocks is full, before room is made, and
+ * queue_note_refill when a bin of a queue's heap is empty. The heap becomes a queue when such full bins are in the order
+ * of addresses, while the number of live bytes is steady. It is made whole again when that ends. */
 #define QUEUE_LOOKS 80u
 void queue_note_overflow(struct heap *heap, unsigned cls);
 void queue_note_refill(struct heap *heap);

@@ -66,6 +66,20 @@ static inline void slow_path_end_inlined(void) {
     gate_wake_sleeper();
 }
 
+/* Brackets a step that needs no lock. A signal handler's calls are refused during it, but a fork does not wait for it.
+ * So what it changes must be consistent after each instruction, or be dropped in the child of a fork. The thread has a
+ * heap. The first fence makes the flag one instruction: a handler may give the thread another heap before it. */
+static ALWAYS_INLINE void owner_step_begin(void) {
+  atomic_signal_fence(memory_order_seq_cst);
+  hak_thread |= THREAD_BUSY;
+  atomic_signal_fence(memory_order_seq_cst);
+}
+static inline void owner_step_end(void) {
+  atomic_signal_fence(memory_order_seq_cst);
+  hak_thread &= ~(uintptr_t)THREAD_BUSY;
+  HAK_OWNER_STEPPED();
+}
+
 /* Returns false if the thread is in a slow path already (then this is a signal handler), or during a fork, or in a
  * child whose first thread has not prepared it yet. */
 static inline bool slow_path_begin_inlined(void) {
@@ -73,9 +87,10 @@ static inline bool slow_path_begin_inlined(void) {
     return false;
   if (UNLIKELY(gate_is_of_parent()) && !gate_child_noticed())
     return false;
+  owner_step_begin(); /* W1: a handler is refused before the bins change */
   struct heap *heap = heap_current();
-  hak_thread |= heap ? THREAD_BUSY : THREAD_BUSY | THREAD_WITHOUT_HEAP;
-  atomic_signal_fence(memory_order_seq_cst); /* W1: a handler is refused before the bins change */
+  if (UNLIKELY(heap == NULL))
+    hak_thread |= THREAD_WITHOUT_HEAP;
   hak_self = FRONT_OF_NONE;
   if (LIKELY(heap != NULL))
     atomic_exchange_explicit(&heap->inside, 1, memory_order_seq_cst);
@@ -106,19 +121,6 @@ static inline void slow_path_part_from_heap(void) {
 /* As slow_path_begin for explicit calls of the program (trim, statistics, profiles): waits up to a second for the gate.
  * False in a signal handler that interrupted a slow path, and in a fork handler. */
 bool slow_path_begin_patiently(void);
-
-/* Brackets a step that needs no lock. A signal handler's calls are refused during it, but a fork does not wait for it.
- * So what it changes must be consistent after each instruction, or be dropped in the child of a fork. The thread has a
- * heap. */
-static inline void owner_step_begin(void) {
-  hak_thread |= THREAD_BUSY;
-  atomic_signal_fence(memory_order_seq_cst);
-}
-static inline void owner_step_end(void) {
-  atomic_signal_fence(memory_order_seq_cst);
-  hak_thread &= ~(uintptr_t)THREAD_BUSY;
-  HAK_OWNER_STEPPED();
-}
 
 /* Call before a fork: shuts the gate and waits until no other thread is inside. False: one still is. The wait is
  * bounded for two reasons. The caller may fork in a signal handler that interrupted its own slow path, and the thread

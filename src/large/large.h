@@ -3,7 +3,8 @@
  * Below 32 MiB they are extents (pages/extent.h), from the same arenas as slabs. Longer ones, and those that must grow
  * beyond their extent where no resident memory serves, are mappings of their own, which can grow by moving pages. Freed
  * ranges wait in the thread's stash (large/stash.h) and in the BigCache (large/big_cache.h). All functions are
- * thread-safe. They hold no lock over system calls, except those of an arena and the moves of mappings.
+ * thread-safe. They hold no lock over system calls, except those of an arena, the moves of mappings, and those that
+ * take the access to a freed guarded object.
  *   L1  the first unit's entry is ENTRY_LARGE while the object lives or is stashed (large/stash.h), ENTRY_LARGE_FREE
  *       while it is cached; an extent's other units have ENTRY_LARGE_BODY, ENTRY_LARGE_FREE while cached; a mapping's
  *       have none (range_entry_inside)

@@ -22,7 +22,7 @@ struct large {
   bool guarded : 1;       /* between pages without access (large/guarded.h) */
   bool steady : 1;        /* its site asked for this class several times in a row */
   bool noted : 1;         /* huge_note_mapping saw it since it was made, grew or was purged */
-  bool stays_mapping : 1; /* no extent can serve its like, which would leave one more each time */
+  bool stays_mapping : 1; /* never becomes an extent: its site needs mappings, so each time an extent would be left */
   _Atomic bool ended;     /* set by the one free of the object, which may be in a stash (large/stash.h) */
   union {
     uint64_t freed_ms;       /* while cached */

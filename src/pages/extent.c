@@ -303,9 +303,10 @@ static size_t purge_oldest(struct purge purge, size_t *purged, unsigned *splits)
   return bytes;
 }
 
-/* Of one purge: so many find one locked page in 4 GiB, and a program that locks all its memory loses little time. */
+/* Halvings of extents in one purge: 16 find one locked unit in 4 GiB, and bound the time where all is locked. */
 #define SPLITS_MAX 16u
-#define REFUSALS_MAX 64u /* so many extents of which nothing goes do not keep others from going */
+/* After this many extents of which nothing went, further ones count against the bound of the purge. */
+#define REFUSALS_MAX 64u
 
 /* What the system refuses becomes the youngest. So all were tried once as many bytes were as there are at first. */
 COLD size_t extents_purge(struct purge purge) {

@@ -5,7 +5,7 @@
  * each flagged piece would be a mapping of its own. The adopted bank's arenas were mappings of large objects. Their
  * free extents are unmapped by age, because more such mappings will come; only short ones between others are purged.
  * Each node (os/nodes.h) has banks of its own: the threads that run there touch their pages first. The lock is held
- * over system calls only where an arena is reserved or made accessible.
+ * over system calls only where an arena is reserved, made accessible or ended.
  */
 #pragma once
 

@@ -20,7 +20,7 @@
  * of its first unit only, however long it is. Any thread may look up any address at any time: without a leaf the entry
  * is 0. Only map_move_begin takes a lock.
  *   M1  An entry with a pool id is written only by the holder of that pool's lock, while it opens or closes the slab.
- *       The entries of a large object are written only by the owner of the object, or under the cache's lock.
+ *       The entries of a large object are written only by the thread that owns the object, or its freed range.
  */
 #pragma once
 

@@ -5,9 +5,9 @@
 /* The grown bins of a heap may hold this much plus what the heap works with. So a batch of any size that is allocated
  * and freed fits, and a small program holds little. */
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
-/* Several heaps share that much, and each holds half of what it works with: blocks in bins count as taken, too, so a
- * whole share would bound nothing. All together may then grow by 1 MiB and as much as is in use. Blocks above 1152 B
- * have the half with one heap, too, and leave an eighth to tiny blocks with several. A bin that has no slot gets its
+/* Several heaps share that much, and each holds half of what it works with. Blocks in bins count as used, so with a
+ * whole share the bound would rise with the bins; with a half, all bins together hold no more than the live bytes and
+ * 1 MiB. Blocks above 1152 B have the half with one heap, too, and leave an eighth to tiny blocks with several. A bin that has no slot gets its
  * first within HEAP_BYTES_MIN: a thread that uses one long buffer again and again finds it there. */
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
 #define BOUNDED_SHARE 2

@@ -72,8 +72,8 @@ static char *chunk_make(unsigned cls) {
   return chunk;
 }
 
-/* All blocks that were given out came back, and no other is. No other thread reads the bits before the chunk is
- * taken. */
+/* All blocks of the chunk were freed, and it gives out no more. No other thread reads the bits before it is taken
+ * again. */
 static void chunk_over(char *chunk, unsigned cls) {
   os_purge(chunk, UNIT_BYTES);
   for (size_t i = 0; i < LINK_WORD; i++)
