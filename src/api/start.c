@@ -65,7 +65,8 @@ COLD static void prepare_child(bool is_noticed) {
   heaps_in_child(is_noticed);
   usage_in_child();
   fresh_in_child(background_process());
-  background_in_child(); /* before the observers, which may unmap the thread's futex word */
+  /* Before the observers, which may unmap the thread's futex word. */
+  background_in_child(is_noticed ? os_process_id() : os_process_id_in_child());
   if (observers.in_child != NULL)
     observers.in_child();
 }

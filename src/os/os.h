@@ -132,7 +132,8 @@ const char *os_environment_next(const char *prefix, size_t *cursor);
 /* Returns 0 under a filter that the program installed, because the filter may kill for the question. */
 int os_process_id(void);
 int os_parent_id(void); /* likewise */
-/* The same in the child of a fork: makes no system call, if the C library knows the id. */
+/* The same as os_process_id in the child of fork: makes no system call, if the C library knows the id. In a child of
+ * clone(2) it knows the parent's. */
 int os_process_id_in_child(void);
 /* Tells whether the process has children, living or not waited for yet. True if it may not ask. */
 bool os_has_children(void);

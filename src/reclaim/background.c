@@ -442,7 +442,7 @@ bool background_watches(void) { return background_runs() && has_look(); }
 void background_before_fork(void) { hold_thread(&background.forks); }
 void background_in_parent(void) { let_go(&background.forks); }
 
-COLD void background_in_child(void) {
+COLD void background_in_child(int process_id) {
   stash_close();
   os_pressure_in_child();
   if (background.is_prepared)
@@ -450,7 +450,7 @@ COLD void background_in_child(void) {
   store_relaxed(&background.ending, false);
   store_relaxed(&background.holds, 0);
   store_relaxed(&background.forks, 0);
-  store_relaxed(&background.pid, os_process_id_in_child());
+  store_relaxed(&background.pid, process_id);
   store_relaxed(&background.thread_id, 0);
   store_relaxed(&background.is_joinable, 0);
   due_in_child();

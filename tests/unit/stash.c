@@ -83,7 +83,7 @@ static int stay_small(void **state) {
     objects[i] = test_opaque(hak_malloc((20 + 8 * (i & 1)) * MIB)); /* changing, so they become extents */
   unit_free(objects, 16);
   assert_true(usage_free() >= 256 * MIB);
-  background_in_child();
+  background_in_child(getpid());
   return 0;
 }
 
