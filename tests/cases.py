@@ -6,6 +6,7 @@ A test finds this module by sys.path.insert(0, str(Path(__file__).resolve().pare
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 200  # for what hangs, on a machine that does much else
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell ignores it, for children, too
 
 
 def arguments(*names, **options):
