@@ -41,6 +41,14 @@ def plugins(build) -> pathlib.Path:
 
 
 @pytest.fixture
+def hangups():
+    """What the test starts hears SIGHUP. Under nohup it is ignored, for children, too, and the lab leaves that so."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
 def no_peers(monkeypatch, tmp_path):
     """To the lab, no peer is installed."""
     from lab.run import allocators

@@ -217,6 +217,7 @@ def test_percentiles_of_an_own_command(tree, build, library):
     assert done.returncode == 0 and "too few" in done.stdout and "p99.99" in done.stdout, done.stdout
 
 
+@pytest.mark.usefixtures("hangups")
 def test_a_hangup_ends_it(tree, build, library):
     words = [sys.executable, "-m", "lab", "bench", "--build-dir", str(build), "--lib", f"hakmem={library}"]
     words += ["random_mixed 100000000000 400 1", "--against", "glibc"]

@@ -42,6 +42,7 @@ def test_it_is_put_back(setting):
         assert setting.read_text() == "madvise"
 
 
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_is_put_back_when_the_lab_is_killed(setting, number):
     with subprocess.Popen([sys.executable, "-c", HOLDS, str(setting)], cwd=TREE, stdout=subprocess.PIPE,

@@ -149,6 +149,7 @@ def test_a_full_disk_loses_no_table(hak, tmp_path, option, what):
     assert done.stderr == f"hak: {what} are no longer stored: No space left on device\n"
 
 
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_an_early_end_shows_what_is_known(build, tree, library, tmp_path, number):
     (tmp_path / "a.trace").write_bytes(crossing(5000, 1))

@@ -143,6 +143,7 @@ def test_a_deaf_server_is_killed(served, build, monkeypatch, tmp_path):
     assert gone(served.mark)
 
 
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_when_it_is_stopped(served, hak, tmp_path, number):
     process = subprocess.Popen(hak.words(*served.words("daemon", until="sleep 200")), cwd=ROOT,

@@ -142,6 +142,7 @@ def wait_for_epochs(csv, count=10):
     cases.until(lambda: csv.exists() and csv.read_bytes().count(b"\n") > count)
 
 
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_is_there_is_kept(tree, build, tmp_path, number):
     row_file, csv = tmp_path / "rows.jsonl", tmp_path / "mixed-hakmem.csv"
