@@ -59,7 +59,7 @@ static void run_fill(size_t size) {
 }
 
 static void run_elsewhere(size_t size) {
-  test_skip_if(chroot("/usr") != 0, "only root can change its root");
+  test_leave_proc();
   run_fill(size);
 }
 

@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
   static void *blocks[BLOCKS];
   int statm = open("/proc/self/statm", O_RDONLY);
   CHECK(statm >= 0);
-  test_skip_if(chroot("/usr") != 0, "only root can change its root");
+  test_leave_proc();
   for (int i = 0; i < BLOCKS; i++)
     blocks[i] = memset(CHECK_GOT(malloc(BLOCK_BYTES)), 1, BLOCK_BYTES);
   double patience = argc > 1 ? atof(argv[1]) : TEST_PATIENCE_SECONDS;

@@ -63,10 +63,10 @@ static const int memory_calls[] = {
 };
 /* To load and start a program, which may change its root. */
 static const int start_calls[] = {
-    SYS_chroot, SYS_execve,          SYS_openat,          SYS_read, SYS_pread64,   SYS_close,     SYS_newfstatat,
-    SYS_fstat,  SYS_set_tid_address, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_faccessat,
+    SYS_chroot,     SYS_chdir,      SYS_execve,          SYS_openat,          SYS_read, SYS_pread64,   SYS_close,
+    SYS_newfstatat, SYS_fstat,      SYS_set_tid_address, SYS_set_robust_list, SYS_rseq, SYS_prlimit64, SYS_faccessat,
 #ifdef __x86_64__
-    SYS_access, SYS_arch_prctl,      SYS_readlink,
+    SYS_access,     SYS_arch_prctl, SYS_readlink,
 #endif
 };
 
@@ -202,7 +202,7 @@ static void filtered_with_threads(void) {
 }
 
 static void filtered_elsewhere(void) {
-  test_skip_if(chroot("/usr") != 0, "only root can change its root");
+  test_leave_proc();
   twice();
 }
 
