@@ -159,6 +159,7 @@ def test_what_is_there_is_kept(tree, build, tmp_path, number):
     assert rows.read([row_file])[0].result["warm_up_epochs"] == 5, "the soak's length is not lost for one option"
 
 
+@pytest.mark.usefixtures("hangups")
 def test_the_terminal_is_closed(tree, build, tmp_path):
     """Then nothing can be said any more, and all is stored."""
     ours, theirs = os.openpty()
