@@ -1,5 +1,5 @@
-/* hak_malloc and hak_free: gives the fast path (hakmem/inline.h) its names, and holds the entries of malloc's slow paths, and
- * what they do when memory is out. Where their blocks come from: block.c. free's entries: free.c.
+/* hak_malloc and hak_free: gives the fast path (hakmem/inline.h) its names, and holds the entries of malloc's slow
+ * paths, and what they do when memory is out. Where their blocks come from: block.c. free's entries: free.c.
  */
 #include "api/alloc.h"
 

@@ -189,9 +189,10 @@ bool pool_is_stuck(struct pool *pool) {
   return false;
 }
 
-/* Returns the pool with the fewest heaps among the first `max` of a node; of several the one with the lowest id. left: a
- * pool that is not returned (of several then the one with the highest id), or NULL. Returns NULL if the node has fewer than `max`, and all of them have
- * heaps. *reserve: an inherited one, another node's, or one that has heaps; unchanged if there is none. */
+/* Returns the pool with the fewest heaps among the first `max` of a node; of several the one with the lowest id. left:
+ * a pool that is not returned (of several then the one with the highest id), or NULL. Returns NULL if the node has
+ * fewer than `max`, and all of them have heaps. *reserve: an inherited one, another node's, or one that has heaps;
+ * unchanged if there is none. */
 static struct pool *pool_with_room(unsigned node, uint32_t max, const struct pool *left, struct pool **reserve) {
   struct pool *best = NULL;
   uint32_t usable = 0;

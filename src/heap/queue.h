@@ -16,8 +16,8 @@
 #include "heap/slow_path.h"
 
 /* Call queue_note_overflow when a bin with at least QUEUE_LOOKS blocks is full, before room is made, and
- * queue_note_refill when a bin of a queue's heap is empty. The heap becomes a queue when such full bins are in the order
- * of addresses, while the number of live bytes is steady. It is made whole again when that ends. */
+ * queue_note_refill when a bin of a queue's heap is empty. The heap becomes a queue when such full bins are in the
+ * order of addresses, while the number of live bytes is steady. It is made whole again when that ends. */
 #define QUEUE_LOOKS 80u
 void queue_note_overflow(struct heap *heap, unsigned cls);
 void queue_note_refill(struct heap *heap);

@@ -31,10 +31,9 @@ size_t range_end(struct large *range, uint64_t freed_ms, enum usage from);
 /* Unmaps what the kernel refused to unmap before, as far as it allows that now: tries at most so many ranges. One
  * thread at a time. */
 void ranges_unmap_again(unsigned most);
-/* Caches the range of an object that ended, or ends it. Ranges of sites whose sizes vary are not cached: they rarely fit
- * later requests. A
- * short mapping becomes an extent first. Spare ranges are mappings of any size, and each mapping makes forks slower:
- * they end at once. */
+/* Caches the range of an object that ended, or ends it. Ranges of sites whose sizes vary are not cached: they rarely
+ * fit later requests. A short mapping becomes an extent first. Spare ranges are mappings of any size, and each mapping
+ * makes forks slower: they end at once. */
 void range_cache_or_end(struct large *range);
 
 /* Evicts cached ranges, oldest first. Mappings are unmapped. Of extents, those that the preset decides about become

@@ -2,8 +2,8 @@
  *
  * A thread that asks for one length again and again gets its own ranges back without a lock, newest first. Its stash
  * has a place for each of a few lengths: a chain of ranges. If a free finds a place full and a later malloc finds it
- * empty, its capacity grows from n to 2n + 1. So a thread that only frees what others allocate keeps nothing, nor does one
- * that allocates and frees once.
+ * empty, its capacity grows from n to 2n + 1. So a thread that only frees what others allocate keeps nothing, nor does
+ * one that allocates and frees once.
  *   T1  Only the owner of the heap puts ranges into its stash and links the chains. Any thread may take a range out, by
  *       an exchange of its word: the range then belongs to that thread. Its node stays in the chain, empty, until the
  *       owner comes by.

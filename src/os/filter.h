@@ -9,10 +9,10 @@
  *   os_may_start_thread            yes         once it has others   no
  *
  * A filter that was there at program start allows files to be opened, read and closed, because the loader does that.
- * So do threads ask there what a system call would tell. os_may_call and os_may_start_thread look for it in
- * /proc/self/status, once; where that cannot be read, there may be one. A filter that the program installs itself cannot
- * be queried: the query may be the call that it kills for. So os_filter_comes must be called before its installation,
- * after what later calls ask for was asked once more (api/preload.c).
+ * So under such a filter files of /proc/self tell what a system call would. os_may_call and os_may_start_thread look
+ * for the filter in /proc/self/status, once; where that cannot be read, there may be one. A filter that the program
+ * installs itself cannot be queried: the query may be the call that it kills for. So os_filter_comes must be called
+ * before its installation, after what later calls ask for was asked once more (api/preload.c).
  */
 #pragma once
 

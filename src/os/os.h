@@ -1,8 +1,9 @@
 /* os.h: the contract between hakmem and the operating system. Only this folder makes system calls.
  *
- * No function takes a lock of hakmem, and only os_thread_start allocates. Addresses and sizes are multiples of the OS page unless stated
- * otherwise. Functions that can fail return so; errno is then unspecified, and callers that promise errno set it
- * themselves. Calls that manage memory or wait are counted. tests/unit/oom.c links a fake whose n-th call fails.
+ * No function takes a lock of hakmem, and only os_thread_start allocates. Addresses and sizes are multiples of the OS
+ * page unless stated otherwise. Functions that can fail return so; errno is then unspecified, and callers that promise
+ * errno set it themselves. Calls that manage memory or wait are counted. tests/unit/oom.c links a fake whose n-th call
+ * fails.
  */
 #pragma once
 
@@ -142,8 +143,8 @@ int os_process_id_at_start(void);
 int os_thread_id(void);
 /* Returns the calling thread's id as the C library knows it, which after clone(2) is the parent's; 0: unknown. */
 int os_thread_number(void);
-/* The same as os_thread_id, without a system call under a filter, if the C library knows the id. If it does not, it is 0
- * under a filter of the program's own. */
+/* The same as os_thread_id, without a system call under a filter, if the C library knows the id. If it does not, it is
+ * 0 under a filter of the program's own. */
 int os_thread_shown(void);
 
 /* A lifeline shows other threads whether its holder is alive. A thread holds it until the kernel has ended the thread,

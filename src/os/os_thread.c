@@ -16,21 +16,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STATUS "/proc/self/status"
-
-COLD int os_process_id(void) {
-  if (os_filter_was_there())
-    return os_may_read_files() ? (int)os_file_field(STATUS, "Tgid:") : 0;
-  return os_may_read_files() ? (int)os_kernel(SYS_getpid) : 0;
+/* Returns what the system call returns, or the number behind the key of the status file. */
+COLD static int id_asked(long call, const char *key) {
+  if (!os_may_read_files())
+    return 0;
+  return os_filter_was_there() ? (int)os_file_field("/proc/self/status", key) : (int)os_kernel(call);
 }
+
+COLD int os_process_id(void) { return id_asked(SYS_getpid, "Tgid:"); }
+COLD int os_parent_id(void) { return id_asked(SYS_getppid, "PPid:"); }
 COLD int os_process_id_in_child(void) {
   int number = os_thread_number();
   return number > 0 ? number : os_process_id();
-}
-COLD int os_parent_id(void) {
-  if (os_filter_was_there())
-    return os_may_read_files() ? (int)os_file_field(STATUS, "PPid:") : 0;
-  return os_may_read_files() ? (int)os_kernel(SYS_getppid) : 0;
 }
 COLD bool os_has_children(void) {
   KEEP_ERRNO;

@@ -7,8 +7,9 @@
 #define HEAP_BYTES_MIN ((size_t)512 * 1024)
 /* Several heaps share that much, and each holds half of what it works with. Blocks in bins count as used, so with a
  * whole share the bound would rise with the bins; with a half, all bins together hold no more than the live bytes and
- * 1 MiB. Blocks above 1152 B have the half with one heap, too, and leave an eighth to tiny blocks with several. A bin that has no slot gets its
- * first within HEAP_BYTES_MIN: a thread that uses one long buffer again and again finds it there. */
+ * 1 MiB. Blocks above 1152 B have the half with one heap, too, and leave an eighth to tiny blocks with several. A bin
+ * that has no slot gets its first within HEAP_BYTES_MIN: a thread that uses one long buffer again and again finds it
+ * there. */
 #define SEVERAL_BYTES_MIN ((size_t)16 * 1024) /* of a heap */
 #define BOUNDED_SHARE 2
 #define TINY_SHARE 8

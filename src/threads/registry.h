@@ -33,8 +33,8 @@ bool heap_rejoin(struct heap *heap, struct pool *pool);
 void heap_park(struct heap *heap);
 /* Notes the calling thread's id in its heap, for the option `live`. */
 void heap_note_thread(struct heap *heap);
-/* Lock the registry, and unlock it. Meanwhile no thread takes the heap of a dead one, so is_default agrees with the state
- * of the lifeline. Hold no pool's lock when calling heaps_hold. */
+/* Lock the registry, and unlock it. Meanwhile no thread takes the heap of a dead one, so is_default agrees with the
+ * state of the lifeline. Hold no pool's lock when calling heaps_hold. */
 void heaps_hold(void);
 void heaps_let_go(void);
 /* Looks at one heap, from where the last call stopped, and sweeps it if its thread is dead. */

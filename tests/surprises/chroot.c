@@ -1,5 +1,5 @@
-/* chroot [SECONDS]: a program that has changed its root to a folder without /proc gives its memory back when it is idle.
- * As root. SECONDS: how long it waits for that; a control waits in vain. */
+/* chroot [SECONDS]: a program that has changed its root to a folder without /proc gives its memory back when it is
+ * idle. As root. SECONDS: how long it waits for that; a control waits in vain. */
 #include <fcntl.h>
 
 #include "../child.h"
