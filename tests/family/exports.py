@@ -20,9 +20,10 @@ FAMILY = set(
     free_aligned_sized __libc_malloc __libc_calloc __libc_realloc __libc_free __libc_memalign __libc_valloc
     __libc_pvalloc""".split()
 )
-# libc's other spellings of the same; dlopen, from which RTLD_DEEPBIND is taken out; what installs seccomp filters; mlockall,
-# before which what is only reserved goes back; and what the background thread must not be there for.
-ALSO = {"__libc_cfree", "__libc_reallocarray", "__posix_memalign", "dlopen", "mlockall", "prctl", "syscall"}
+# libc's other spellings of the same; dlopen, from which RTLD_DEEPBIND is taken out; what installs seccomp filters, and
+# chroot, before which files are read; mlockall, before which what is only reserved goes back; and what the background
+# thread must not be there for.
+ALSO = {"__libc_cfree", "__libc_reallocarray", "__posix_memalign", "chroot", "dlopen", "mlockall", "prctl", "syscall"}
 ALSO |= {"unshare", "setns", "clone", "fork", "_Fork"}
 # new, new[], delete, delete[]: plain, nothrow, sized, aligned, and together. m is size_t on 64-bit machines.
 FAMILY |= {f"_Z{name}{form}{nothrow}" for name in ("nwm", "nam", "dlPv", "daPv") for form in ("", "St11align_val_t")
