@@ -14,18 +14,17 @@ struct hak_map_home hak_map_home = {.index = INDEX_NONE};
 static _Atomic uintptr_t home_index = INDEX_NONE; /* of the leaf that is or will be the first one */
 
 /* Leaves, rows and permanent metadata come from the front of a chunk. `rest` is what is left of the newest chunk: the
- * number of its first cache line, and of its lines. The first chunk holds the first leaf and the rows of an arena. It
- * costs a small program no system call. Later ones are as long as all before them together, within bounds, so the rows
+ * number of its first cache line, and of its lines. The first chunk holds the first leaf and, without a limit of
+ * address space, the rows of an arena. Later ones are as long as all before them together, within bounds, so the rows
  * of a long arena take few calls. A later leaf is a mapping of its own. */
 #define CHUNK_BYTES ((size_t)256 * 1024)
 #define CHUNK_BYTES_MAX (8 * CHUNK_BYTES)
 #define FIRST_CHUNK_BYTES (4 * CHUNK_BYTES)
 #define REST_LINES_BITS 16
 
-static SPARSE _Alignas(4096) char first_chunk[FIRST_CHUNK_BYTES];
 static struct {
-  _Atomic uint64_t rest; /* line << REST_LINES_BITS | lines; 0: all of the first chunk */
-  _Atomic size_t bytes;  /* of the others */
+  _Atomic uint64_t rest; /* line << REST_LINES_BITS | lines; 0 before the first chunk */
+  _Atomic size_t bytes;
 } chunks;
 
 _Static_assert(sizeof(struct map_leaf) % CACHE_LINE == 0 && sizeof(struct map_row) % CACHE_LINE == 0,
@@ -34,7 +33,7 @@ _Static_assert(sizeof(struct map_leaf) <= FIRST_CHUNK_BYTES && CHUNK_BYTES_MAX /
                    HAK_ADDRESS_BITS - __builtin_ctz(CACHE_LINE) + REST_LINES_BITS <= 64,
                "a rest is one word");
 
-size_t map_bytes(void) { return FIRST_CHUNK_BYTES + load_relaxed(&chunks.bytes); }
+size_t map_bytes(void) { return load_relaxed(&chunks.bytes); }
 
 static void *chunk_map(size_t bytes) {
   void *chunk = os_map(bytes, os_page_bytes());
@@ -54,11 +53,12 @@ static uint64_t rest_of(void *at, size_t bytes) {
 void *map_piece_take(size_t bytes) {
   uint64_t rest = atomic_load_explicit(&chunks.rest, memory_order_acquire);
   for (;;) {
-    void *at = rest != 0 ? (void *)((uintptr_t)(rest >> REST_LINES_BITS) * CACHE_LINE) : first_chunk;
-    size_t left = rest != 0 ? (rest & (((uint64_t)1 << REST_LINES_BITS) - 1)) * CACHE_LINE : FIRST_CHUNK_BYTES;
-    size_t chunk_bytes = 0;
+    void *at = (void *)((uintptr_t)(rest >> REST_LINES_BITS) * CACHE_LINE);
+    size_t left = (rest & (((uint64_t)1 << REST_LINES_BITS) - 1)) * CACHE_LINE, chunk_bytes = 0;
     if (left < bytes) {
-      if (bytes <= CHUNK_BYTES)
+      if (rest == 0)
+        chunk_bytes = max_size(os_memory_limit() == SIZE_MAX ? FIRST_CHUNK_BYTES : 0, round_up(bytes, CHUNK_BYTES));
+      else if (bytes <= CHUNK_BYTES)
         chunk_bytes = chunk_bytes_next();
       at = chunk_bytes != 0 ? chunk_map(chunk_bytes) : NULL;
       if (at == NULL) /* a later leaf, or a limit is near: map no more than needed */

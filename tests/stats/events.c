@@ -337,7 +337,7 @@ static const struct row {
     ROW(extent_purged_bytes, slabs_and_trim),
     ROW(extent_unused_bytes, one_large),
     ROW(large_cached_bytes, steady_site),
-    ROW(metadata_bytes, many_large),
+    ROW(metadata_bytes, one_block),
     ROW(mapped_bytes, one_block),
     ROW(moving_bytes, read_while_moving),
     ROW(committed_bytes, one_block),
