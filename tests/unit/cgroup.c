@@ -60,7 +60,6 @@ TEST_WRAP(long, os_kernel, long number, long a, long b, long c, long d, long e, 
 
 static void tree_begin(const char *cgroup, const char *mountinfo) {
   tree_made();
-  put("/proc/self/status", "Pid:\t1\nSeccomp:\t0\n"); /* an unreadable one counts as a filter */
   if (cgroup)
     put("/proc/self/cgroup", cgroup);
   if (mountinfo)
