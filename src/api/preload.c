@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
@@ -159,6 +160,18 @@ int hak_clone(int (*run)(void *), void *stack, int flags, void *argument, void *
   return ((clone_function *)next_function(NEXT_clone))(run, stack, flags, argument, parent_id, storage, child_id);
 }
 
+/* Reads ahead what cannot be read afterwards, without /proc and the files of control groups. Few programs call it, so
+ * next_find does not look for it. */
+static __typeof__(chroot) *chroot_prepare(void) {
+  KEEP_ERRNO;
+  usage_look();
+  os_may_call(); /* finds out whether there is a filter */
+  void *found = dlsym(RTLD_NEXT, "chroot");
+  return found ? found : (void *)next_is_missing;
+}
+
+EXPORT int chroot(const char *path) { return chroot_prepare()(path); }
+
 /* --- filters --- */
 
 /* A seccomp filter may kill the process for any system call that libc's malloc does not make. So hakmem reads what it
@@ -197,17 +210,6 @@ static bool filter_prepare(void) {
   os_say_prepare();
   lifeline_make(&line);
   return os_filter_comes();
-}
-
-/* The files of /proc and of control groups may be out of reach afterwards. Few programs call it, so it is looked up
- * here. */
-EXPORT int chroot(const char *path) {
-  int kept = errno;
-  usage_look();
-  os_may_call();
-  void *found = dlsym(RTLD_NEXT, "chroot");
-  errno = kept;
-  return ((__typeof__(chroot) *)(found ? found : (void *)next_is_missing))(path);
 }
 
 static void filter_withdraw(void) {

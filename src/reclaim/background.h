@@ -78,6 +78,6 @@ void background_apply(void);
  * background_in_parent. */
 void background_before_fork(void);
 void background_in_parent(void);
-void background_in_child(int process_id);
+void background_in_child(int process_id); /* the child's */
 /* Returns the id of the process that may have a thread. In a fork's child, until background_in_child: its parent. */
 int background_process(void);

@@ -30,7 +30,7 @@
  *   R2  Beyond the cap (usage_keep_max) what the preset decides about goes, however young.
  *   R3  While more is free than usage_keep_learned, learned ranges go that were unused for the full delay; beyond the
  *       cap, however young.
- *   R4  Beyond usage_keep what the preset decides about goes if it was unused for the decay time in force.
+ *   R4  Beyond usage_keep what the preset decides about goes if it was unused for the delay in force.
  * free_is_due asks for them, purge_due does them. Holes go if their slab was left alone for the delay in force. Stashed
  * ranges go to the BigCache if they were not used for a whole round of the stashes. Slow calls do this in parts, the
  * background thread in whole rounds. Pressure, an idle program, trims and requests without memory take more: their
