@@ -15,10 +15,8 @@ static _Atomic uintptr_t home_index = INDEX_NONE; /* of the leaf that is or will
 
 /* Leaves, rows and permanent metadata come from the front of a chunk. `rest` is what is left of the newest chunk: the
  * number of its first cache line, and of its lines. The first chunk holds the first leaf and, without a limit of
- * address space, the rows of an arena. Later ones are as long as all before them together, within bounds, so the rows
- * of a long arena take few calls. A later leaf is a mapping of its own. */
+ * address space, the rows of an arena. A later leaf is a mapping of its own. */
 #define CHUNK_BYTES ((size_t)256 * 1024)
-#define CHUNK_BYTES_MAX (8 * CHUNK_BYTES)
 #define FIRST_CHUNK_BYTES (4 * CHUNK_BYTES)
 #define REST_LINES_BITS 16
 
@@ -29,7 +27,7 @@ static struct {
 
 _Static_assert(sizeof(struct map_leaf) % CACHE_LINE == 0 && sizeof(struct map_row) % CACHE_LINE == 0,
                "pieces stay aligned");
-_Static_assert(sizeof(struct map_leaf) <= FIRST_CHUNK_BYTES && CHUNK_BYTES_MAX / CACHE_LINE >> REST_LINES_BITS == 0 &&
+_Static_assert(sizeof(struct map_leaf) <= FIRST_CHUNK_BYTES && FIRST_CHUNK_BYTES / CACHE_LINE >> REST_LINES_BITS == 0 &&
                    HAK_ADDRESS_BITS - __builtin_ctz(CACHE_LINE) + REST_LINES_BITS <= 64,
                "a rest is one word");
 
@@ -40,10 +38,6 @@ static void *chunk_map(size_t bytes) {
   if (chunk != NULL)
     atomic_fetch_add_explicit(&chunks.bytes, bytes, memory_order_relaxed);
   return chunk;
-}
-
-static size_t chunk_bytes_next(void) {
-  return os_memory_limit() == SIZE_MAX ? min_size(round_down(map_bytes(), CHUNK_BYTES), CHUNK_BYTES_MAX) : CHUNK_BYTES;
 }
 
 static uint64_t rest_of(void *at, size_t bytes) {
@@ -59,7 +53,7 @@ void *map_piece_take(size_t bytes) {
       if (rest == 0)
         chunk_bytes = max_size(os_memory_limit() == SIZE_MAX ? FIRST_CHUNK_BYTES : 0, round_up(bytes, CHUNK_BYTES));
       else if (bytes <= CHUNK_BYTES)
-        chunk_bytes = chunk_bytes_next();
+        chunk_bytes = CHUNK_BYTES;
       at = chunk_bytes != 0 ? chunk_map(chunk_bytes) : NULL;
       if (at == NULL) /* a later leaf, or a limit is near: map no more than needed */
         return chunk_map(round_up(bytes, os_page_bytes()));

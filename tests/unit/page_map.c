@@ -54,16 +54,6 @@ UNIT_TEST(covering_refuses_what_is_no_address) {
   assert_int_equal(map_bytes(), before);
 }
 
-/* 512 rows of 18 KiB: pieces of 256 KiB would be some 40 mappings. */
-UNIT_TEST(rows_of_a_long_range_take_few_mappings) {
-  char *range = UNIT_GOT(os_reserve(LEAF_BYTES / 4, ROW_BYTES));
-  assert_true(map_cover_leaves(range, LEAF_BYTES / 4));
-  uint64_t before = counter_read(calls_map);
-  assert_true(map_cover(range, LEAF_BYTES / 4));
-  assert_in_range(counter_read(calls_map) - before, 1, 12);
-  os_unmap(range, LEAF_BYTES / 4);
-}
-
 #define AROUND 40u /* units on each side of the border */
 
 UNIT_TEST(entries_and_records_reach_over_a_border) {
