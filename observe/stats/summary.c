@@ -10,32 +10,26 @@
 
 /* --- one report --- */
 
-/* Too long for a stack. Each report has its own, so no thread waits for one whose reader does not read. */
-struct report {
-  struct stats_snapshot snapshot;
-  char bytes[STATS_FORMAT_BYTES_MAX];
-};
-
-/* Replaces the file at path; NULL: writes to fd. */
+/* Replaces the file at path; NULL: writes to fd. Each report has its own text, so no thread waits for one whose reader
+ * does not read. The snapshot comes first, so the figures leave out the mapping of the text. */
 static enum os_file_error report_write(const char *path, int fd, enum stats_mode mode) {
   static const char no_memory[] = "hakmem: no summary: no memory for it, or the program ended inside malloc\n";
-  size_t bytes = round_up(sizeof(struct report), os_page_bytes());
-  struct report *report = os_map(bytes, os_page_bytes());
-  enum os_file_error error = OS_FILE_OK;
-  if (report && stats_snapshot_take(&report->snapshot)) {
-    struct text text = TEXT_IN(report->bytes);
-    stats_format(&text, mode, &report->snapshot);
-    if (path)
-      error = os_file_replace(path, text.bytes, text.length);
-    else
-      os_write(fd, text.bytes, text.length);
-  } else {
-    error = OS_FILE_NO_MEMORY;
+  const size_t capacity = round_up(STATS_FORMAT_BYTES_MAX, os_page_bytes());
+  struct stats_snapshot snapshot;
+  char *bytes = stats_snapshot_take(&snapshot) ? os_map(capacity, os_page_bytes()) : NULL;
+  if (bytes == NULL) {
     if (path == NULL)
       os_write(fd, no_memory, sizeof no_memory - 1);
+    return OS_FILE_NO_MEMORY;
   }
-  if (report)
-    os_unmap(report, bytes);
+  enum os_file_error error = OS_FILE_OK;
+  struct text text = {.bytes = bytes, .capacity = capacity};
+  stats_format(&text, mode, &snapshot);
+  if (path)
+    error = os_file_replace(path, text.bytes, text.length);
+  else
+    os_write(fd, text.bytes, text.length);
+  os_unmap(bytes, capacity);
   return error;
 }
 
