@@ -23,8 +23,8 @@ void queue_note_overflow(struct heap *heap, unsigned cls);
 void queue_note_refill(struct heap *heap);
 /* Makes the heap whole again, if it is a queue. */
 void queue_end(struct heap *heap);
-/* Call when a bin of a queue's heap is full: moves the blocks down, if enough slots below them are free. Tells whether
- * there is room then. */
+/* Call when a bin of a queue's heap is full: moves the blocks down, if enough slots below them are free, and sorts the
+ * newest ones by address. Tells whether there is room then. */
 bool queue_make_room(struct heap *heap, unsigned cls);
 /* Turns the blocks of a bin around. */
 void queue_reverse(struct heap *heap, unsigned cls);

@@ -86,6 +86,40 @@ UNIT_TEST(a_queue_keeps_its_order) {
     fail_msg("rows of a queue lie on %u pages, of a set that is not noticed on %u", kept, lost);
 }
 
+#define STIRRED 300u /* blocks that change places: some of each class */
+
+/* Returns how many blocks lie in front of the one before them of the same class. */
+static unsigned falls(void) {
+  static const unsigned char *last[HAK_CLASS_COUNT];
+  unsigned found = 0;
+  memset(last, 0, sizeof last);
+  for (unsigned i = 0; i < LIVE; i++) {
+    unsigned cls = hak_class_of(hak_usable_size(set[i]));
+    found += set[i] < last[cls];
+    last[cls] = set[i];
+  }
+  return found;
+}
+
+UNIT_TEST(a_queue_gets_its_order_back) {
+  struct heap *heap = queue_heap();
+  for (unsigned i = 0; i < LIVE; i++) {
+    unsigned other = i - i % STIRRED + (unsigned)(test_random(&random_state) % STIRRED);
+    unsigned char *block = set[i];
+    set[i] = set[other];
+    set[other] = block;
+    set[i][0] = (unsigned char)i;
+    set[other][0] = (unsigned char)other;
+  }
+  unsigned stirred = falls();
+  replace_in_turn(4);
+  assert_true(heap->is_queue);
+  UNIT_HEAP_VALID(heap);
+  if (4 * falls() > stirred)
+    fail_msg("of %u blocks that lay in front of the one before, %u still do", stirred, falls());
+  end_of(heap);
+}
+
 /* All of malloc's ways to a bin: the oldest block of the bin comes first. */
 UNIT_TEST(malloc_takes_what_was_freed_first) {
   struct heap *heap = queue_heap();
