@@ -10,26 +10,47 @@
 
 /* --- one report --- */
 
-/* Replaces the file at path; NULL: writes to fd. Each report has its own text, so no thread waits for one whose reader
- * does not read. The snapshot comes first, so the figures leave out the mapping of the text. */
+/* Too long for a stack. The first one is ready, so it is written also where memory is out, and its figures count no
+ * calls of its own. While it is in use each other one is mapped, so no thread waits for one whose reader does not
+ * read. */
+struct report {
+  struct stats_snapshot snapshot;
+  char bytes[STATS_FORMAT_BYTES_MAX];
+};
+static SPARSE struct report first_report;
+static atomic_bool first_is_in_use;
+
+static size_t report_bytes(void) { return round_up(sizeof(struct report), os_page_bytes()); }
+
+static struct report *report_begin(void) {
+  return atomic_exchange(&first_is_in_use, true) ? os_map(report_bytes(), os_page_bytes()) : &first_report;
+}
+
+static void report_end(struct report *report) {
+  if (report == &first_report)
+    atomic_store(&first_is_in_use, false);
+  else if (report)
+    os_unmap(report, report_bytes());
+}
+
+/* Replaces the file at path; NULL: writes to fd. */
 static enum os_file_error report_write(const char *path, int fd, enum stats_mode mode) {
   static const char no_memory[] = "hakmem: no summary: no memory for it, or the program ended inside malloc\n";
-  const size_t capacity = round_up(STATS_FORMAT_BYTES_MAX, os_page_bytes());
-  struct stats_snapshot snapshot;
-  char *bytes = stats_snapshot_take(&snapshot) ? os_map(capacity, os_page_bytes()) : NULL;
-  if (bytes == NULL) {
+  struct report *report = report_begin();
+  enum os_file_error error = OS_FILE_OK;
+  if (report && stats_snapshot_take(&report->snapshot)) {
+    struct text text = TEXT_IN(report->bytes);
+    stats_format(&text, mode, &report->snapshot);
+    if (path)
+      error = os_file_replace(path, text.bytes, text.length);
+    else
+      os_write(fd, text.bytes, text.length);
+  } else {
+    error = OS_FILE_NO_MEMORY;
     if (path == NULL)
       os_write(fd, no_memory, sizeof no_memory - 1);
-    return OS_FILE_NO_MEMORY;
   }
-  enum os_file_error error = OS_FILE_OK;
-  struct text text = {.bytes = bytes, .capacity = capacity};
-  stats_format(&text, mode, &snapshot);
-  if (path)
-    error = os_file_replace(path, text.bytes, text.length);
-  else
-    os_write(fd, text.bytes, text.length);
-  os_unmap(bytes, capacity);
+  report_end(report);
   return error;
 }
 
