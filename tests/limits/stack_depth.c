@@ -3,7 +3,7 @@
  * calls run in a signal handler on a stack that was filled with a pattern. malloc_stats takes at most
  * STATS_BYTES.
  *
- *   deep   the handler takes more itself: the test must fail */
+ *   deep, deep_stats   the handler of the calls, or that of malloc_stats, takes more itself: the test must fail */
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 static char *stack, *top;
 static void *blocks[COUNT];
-static size_t own_bytes;
+static size_t own_bytes, own_stats_bytes;
 
 static void call_all(int signal) {
   (void)signal;
@@ -38,6 +38,8 @@ static void call_all(int signal) {
 static void call_stats(int signal) {
   (void)signal;
   top = __builtin_frame_address(0);
+  if (own_stats_bytes > 0)
+    memset(test_opaque(__builtin_alloca(own_stats_bytes)), 1, own_stats_bytes);
   malloc_stats();
 }
 
@@ -61,6 +63,7 @@ static void *measure(void *name) {
 int main(int argc, char **argv) {
   test_begin(argc, argv);
   own_bytes = argc > 1 && strcmp(argv[1], "deep") == 0 ? STACK_BYTES : 0;
+  own_stats_bytes = argc > 1 && strcmp(argv[1], "deep_stats") == 0 ? STATS_BYTES : 0;
   pthread_t thread;
   stack = mmap(NULL, WHOLE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(stack != MAP_FAILED);

@@ -54,6 +54,12 @@ def fields(properties):
     return {name: field for name, field in properties.items() if "x-kind" in field}
 
 
+def test_a_summary_needs_no_memory():
+    words = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1, 1))"
+    done = run([sys.executable, "-c", words], HAKMEM_STATS="text")
+    assert "hakmem: system calls" in done.stderr and "no memory" not in done.stderr
+
+
 def test_json_is_by_the_schema(numbers):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(numbers, SCHEMA)

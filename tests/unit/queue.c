@@ -89,10 +89,9 @@ UNIT_TEST(a_queue_keeps_its_order) {
 #define STIRRED 300u /* blocks that change places: some of each class */
 
 /* Returns how many blocks lie in front of the one before them of the same class. */
-static unsigned falls(void) {
-  static const unsigned char *last[HAK_CLASS_COUNT];
+static unsigned count_falls(void) {
+  const unsigned char *last[HAK_CLASS_COUNT] = {NULL};
   unsigned found = 0;
-  memset(last, 0, sizeof last);
   for (unsigned i = 0; i < LIVE; i++) {
     unsigned cls = hak_class_of(hak_usable_size(set[i]));
     found += set[i] < last[cls];
@@ -111,12 +110,13 @@ UNIT_TEST(a_queue_gets_its_order_back) {
     set[i][0] = (unsigned char)i;
     set[other][0] = (unsigned char)other;
   }
-  unsigned stirred = falls();
+  unsigned stirred = count_falls();
   replace_in_turn(4);
   assert_true(heap->is_queue);
   UNIT_HEAP_VALID(heap);
-  if (4 * falls() > stirred)
-    fail_msg("of %u blocks that lay in front of the one before, %u still do", stirred, falls());
+  unsigned left = count_falls();
+  if (4 * left > stirred)
+    fail_msg("%u blocks lay in front of the one before, and %u still do", stirred, left);
   end_of(heap);
 }
 
