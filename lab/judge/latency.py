@@ -49,12 +49,12 @@ class Latency:
     def max_ns(self, part: str) -> float:
         return self.parts[part].max_value / self.ticks_per_ns
 
-    def percentiles_ns(self, part: str) -> dict[float, float | None]:
-        """The upper end of the bucket that holds it; None: too few samples."""
-        allowed = [percent for percent in PERCENTILES if enough(self.n(part), percent)]
+    def percentiles_ns(self, part: str, percents: Sequence[float] = PERCENTILES) -> dict[float, float | None]:
+        """The upper end of the bucket that holds it; None: too few samples. A call looks at every bucket."""
+        allowed = [percent for percent in percents if enough(self.n(part), percent)]
         found = self.parts[part].get_percentile_to_value_dict(allowed)
         top = self.parts[part].max_value
-        return {p: min(found[p], top) / self.ticks_per_ns if p in found else None for p in PERCENTILES}
+        return {p: min(found[p], top) / self.ticks_per_ns if p in found else None for p in percents}
 
     @property
     def step_ns(self) -> float:

@@ -10,9 +10,10 @@ from lab.judge.outcome import Outcome, Series
 from lab.show.figures import is_number
 from lab.store.rows import Row
 
-# Where the curve of latencies is looked at; what too few samples say nothing of is left out.
-CURVE = (0, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 99.995, 99.998, 99.999, 99.9995, 99.9999)  # fmt: skip
+# Where the curve of latencies is looked at, beside its begin; what too few samples say nothing of is left out.
+CURVE = (10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 99.995, 99.998, 99.999, 99.9995, 99.9999)  # fmt: skip
 PARTS = ("malloc", "free")
+TIMER = (50, 99)
 SOAK_TIME, SOAK_RSS = "curve_s", "curve_rss_kb"
 
 
@@ -33,11 +34,14 @@ def _merged(work: str, series: Series) -> latency.Latency:
         raise ValueError(f"{work}, {series.name}: its latency histograms cannot be read: {error}") from None
 
 
-def _curve(found: latency.Latency, part: str) -> list[list[float]]:
-    histogram = found.parts[part]
-    allowed = [percent for percent in CURVE if percent and latency.enough(found.n(part), percent)]
-    ticks = {0: histogram.min_value, **histogram.get_percentile_to_value_dict(allowed)}
-    return [[percent, min(value, histogram.max_value) / found.ticks_per_ns] for percent, value in ticks.items()]
+def _part(found: latency.Latency, part: str) -> dict:
+    values = found.percentiles_ns(part, [*latency.PERCENTILES, *CURVE])
+    least = min(found.parts[part].min_value, found.parts[part].max_value) / found.ticks_per_ns
+    return {
+        "samples": found.n(part), "percentiles": {latency.name(percent): values[percent] for percent in latency.PERCENTILES},
+        "max": found.max_ns(part),
+        "curve": [[0, least], *([percent, values[percent]] for percent in CURVE if values[percent] is not None)],
+    }  # fmt: skip
 
 
 def latencies(outcomes: Mapping[str, Outcome]) -> list[dict]:
@@ -50,12 +54,8 @@ def latencies(outcomes: Mapping[str, Outcome]) -> list[dict]:
             merged = _merged(work, series)
             found.append({
                 "work": work, "allocator": series.name, "runs": len(_timed(series)), "source": merged.source,
-                "timer": {latency.name(percent): merged.percentiles_ns("timer")[percent] for percent in (50, 99)},
-                **{part: {
-                    "samples": merged.n(part),
-                    "percentiles": {latency.name(p): value for p, value in merged.percentiles_ns(part).items()},
-                    "max": merged.max_ns(part), "curve": _curve(merged, part),
-                } for part in PARTS},
+                "timer": {latency.name(percent): value for percent, value in merged.percentiles_ns("timer", TIMER).items()},
+                **{part: _part(merged, part) for part in PARTS},
             })  # fmt: skip
     return found
 

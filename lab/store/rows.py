@@ -166,7 +166,7 @@ def read(paths: Iterable[str | os.PathLike]) -> list[Row]:
     """All rows of the files, in order. Raises BadRow, or OSError."""
     rows = []
     for path in paths:
+        name = pathlib.Path(path).name
         with open(path, encoding="utf-8", errors="replace") as file:
-            rows += [parse(line, f"{pathlib.Path(path).name}:{number}") for number, line in enumerate(file, 1)
-                     if line.strip()]  # fmt: skip
+            rows += [parse(line, f"{name}:{number}") for number, line in enumerate(file, 1) if line.strip()]
     return rows
