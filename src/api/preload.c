@@ -23,6 +23,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* For os/caller.h. The link says -z nodelete. */
+const char os_is_shared_library[] = "";
+
 /* clang-format off */
 #define NEXT_FUNCTIONS(DO) \
   DO(unshare) DO(setns) DO(_Fork) DO(fork) DO(clone) DO(mlockall) DO(dlopen) DO(prctl) DO(syscall)

@@ -139,6 +139,7 @@ static void prewarm_bins(void) {
 __attribute__((constructor(101))) void hak_start(void) {
   gate_child_prepare = noticed_in_child;
   options_read();
+  os_stay_loaded();
   background_apply(); /* other constructors may have allocated large objects, with the default options */
   if (os_malloc_is_in_program())
     foreign_malloc_is_ours();

@@ -21,7 +21,13 @@ static struct {
  * nothing defines, gold gives a program an address that is not NULL. */
 extern const char os_malloc_is_ours[] __attribute__((weak, visibility("default")));
 
-#pragma weak dlsym /* it must not bring the loader into a static program */
+/* Defined in the shared library only (api/preload.c), which no dlclose unloads. */
+extern const char os_is_shared_library[] __attribute__((weak, visibility("default")));
+
+/* They must not bring the loader into a static program. */
+#pragma weak dlsym
+#pragma weak dladdr
+#pragma weak dlopen
 
 static bool is_c_library(const char *path) {
   static const char *const names[] = {"libc.", "libc-", "ld-", "ld.", "ld64.", "libpthread", "libdl"};
@@ -95,17 +101,30 @@ static struct first_object first_object(void) {
 
 bool os_is_in_namespace_of_program(void) { return first_object().is_program; }
 
+void *os_find_for_libraries(const char *name) {
+  return dlsym == NULL || getauxval(AT_BASE) == 0 ? NULL : dlsym(RTLD_DEFAULT, name);
+}
+
 /* Tells whether libraries find the executable's malloc. They do not if the link kept its name local, by
  * -Wl,--exclude-libs or a version script. Then libc's strdup and getline give the program blocks of libc's malloc. */
 static bool libraries_find_malloc(void) {
-  if (dlsym == NULL || getauxval(AT_BASE) == 0) /* a static program has no libraries */
-    return true;
-  return dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc;
+  void *found = os_find_for_libraries("malloc");
+  return found == NULL || found == (void *)malloc;
+}
+
+static bool code_is_in_program(void) {
+  struct first_object first = first_object();
+  return first.is_program && span_has(first.span, (uintptr_t)first_note);
 }
 
 bool os_malloc_is_in_program(void) {
-  if (os_malloc_is_ours == NULL)
-    return false;
-  struct first_object first = first_object();
-  return first.is_program && span_has(first.span, (uintptr_t)first_note) && libraries_find_malloc();
+  return os_malloc_is_ours != NULL && code_is_in_program() && libraries_find_malloc();
+}
+
+COLD void os_stay_loaded(void) {
+  Dl_info own;
+  if (os_is_shared_library != NULL || dlopen == NULL || dladdr == NULL || code_is_in_program())
+    return;
+  if (dladdr((void *)(uintptr_t)first_note, &own) != 0 && own.dli_fname != NULL)
+    dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }

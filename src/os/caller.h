@@ -16,3 +16,10 @@ bool os_is_in_namespace_of_program(void);
 /* Tells whether this code and the C library's names lie in the executable, where libraries find them: then malloc is
  * ours in the whole process. */
 bool os_malloc_is_in_program(void);
+
+/* Returns what libraries find by this name in the scope of the program; NULL in a static program, which has none. */
+void *os_find_for_libraries(const char *name);
+
+/* Keeps the library that has this code loaded: its thread, and what it registered in the C library, outlive any
+ * dlclose. Call once at library start. */
+void os_stay_loaded(void);
