@@ -3,10 +3,12 @@
 #include "api/alloc.h"
 
 #include "base/words.h"
+#include "os/caller.h"
 #include "os/os.h"
 
 #include <limits.h>
 #include <malloc.h>
+#include <string.h>
 
 /* `name` is another name of `function`, which is defined in this file. */
 #define SAME_AS(function) EXPORT __attribute__((alias(#function)))
@@ -20,12 +22,34 @@ EXPORT void *malloc(size_t size) { return hak_malloc_inlined(size); }
 EXPORT NOINLINE void free(void *block) { hak_free_inlined(block); }
 EXPORT void *calloc(size_t count, size_t size) { return hak_calloc(count, size); }
 EXPORT NOINLINE void *realloc(void *block, size_t size) { return hak_realloc(block, size); }
+
+/* A program, or a library in front of this one, may bring a malloc without reallocarray. Its blocks come here then. The
+ * C library's calls the realloc that libraries find, so this one does, too. Where they do not find this one, malloc is
+ * for private use. own: this one, which older headers of musl do not declare. */
+typedef void *realloc_function(void *, size_t);
+static COLD NOINLINE void *realloc_of_others(const void *own, void *block, size_t bytes) {
+  static _Atomic(realloc_function *) known;
+  realloc_function *resize = load_relaxed(&known);
+  if (resize == NULL) {
+    void *found = NULL;
+    if (os_find_for_libraries("reallocarray") == own)
+      found = os_find_for_libraries("realloc");
+    resize = realloc;
+    if (found != NULL)
+      memcpy(&resize, &found, sizeof found);
+    store_relaxed(&known, resize);
+  }
+  return resize(block, bytes);
+}
+
 EXPORT void *reallocarray(void *block, size_t count, size_t size) {
   size_t bytes;
   if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
     return failed(ENOMEM);
-  return realloc(block, bytes);
+  return LIKELY(foreign_malloc_is_none()) ? realloc(block, bytes)
+                                          : realloc_of_others((void *)reallocarray, block, bytes);
 }
+
 EXPORT void *aligned_alloc(size_t alignment, size_t size) { return hak_aligned_alloc(alignment, size); }
 EXPORT int posix_memalign(void **out, size_t alignment, size_t size) {
   return hak_posix_memalign(out, alignment, size);
