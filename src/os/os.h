@@ -41,8 +41,9 @@ bool os_purge(void *address, size_t size);
  * the kernel cannot do that; then nothing changed. */
 bool os_purge_lazily(void *address, size_t size);
 
-/* Undoes what the program may have done to a committed range while it owned it (mprotect, MADV_DONTFORK). The range
- * becomes readable, writable and inherited by the child of a fork, as far as the kernel allows. */
+/* Undoes what the program may have done to a committed range while it owned it (mprotect, MADV_DONTFORK,
+ * MADV_WIPEONFORK). The range becomes readable and writable, and the child of a fork inherits it with its content, as
+ * far as the kernel allows. */
 void os_restore(void *address, size_t size);
 
 /* Makes the pages of a range resident by one call instead of a fault each, as far as the kernel does that. The caller

@@ -180,6 +180,7 @@ void os_huge_split(void *page) {
 void os_restore(void *address, size_t size) {
   os_commit(address, size);
   advise_pages(address, size, MADV_DOFORK);
+  advise_pages(address, size, MADV_KEEPONFORK);
 }
 
 void os_populate(void *address, size_t size) {
