@@ -140,6 +140,26 @@ for line in '# LD_PRELOAD=/x.so' 'MY_LD_PRELOAD=/x.so' "LD_PRELOAD=$real"; do
   ! grep -q 'is read after' "$root/out" || fail "a file of variables with $line: $(cat "$root/out")"
 done
 
+# A name may have a dot that begins no type of unit.
+printf '[Service]\nExecStart=/usr/bin/nap 1\n' >"$units/php8.2-fpm.service"
+enabled php8.2-fpm
+[ -f "$root/etc/systemd/system/php8.2-fpm.service.d/hakmem.conf" ] || fail "a unit with a dot: $(cat "$root/out")"
+# Starters that do not hand the unit's variables on: Debian's of PostgreSQL reads its own file, and one unit is only a name.
+printf '[Service]\nExecStart=/bin/true\n' >"$units/postgresql.service"
+enabled postgresql
+said 'warning: postgresql.service starts no program; enable the unit of the program'
+printf '[Service]\nExecStart=-/usr/bin/pg_ctlcluster --skip-systemctl-redirect %%i start\n' >"$units/postgresql@.service"
+variables=/etc/postgresql/15/main-2/environment
+mkdir -p "$root${variables%/*}"
+for line in '' '# LD_PRELOAD=x' "LD_PRELOAD = '/x.so'"; do
+  echo "$line" >"$root$variables"
+  enabled postgresql@15-main-2
+  said "warning: PostgreSQL gets the variables of $variables only.*: LD_PRELOAD = '$real'\$"
+done
+echo "LD_PRELOAD = '$real'" >"$root$variables"
+enabled postgresql@15-main-2
+! grep -q 'PostgreSQL gets' "$root/out" || fail "variables of PostgreSQL: $(cat "$root/out")"
+
 mkdir -p "${drop_in%/*}"
 echo '[Service]' >"$drop_in" # the administrator's
 "$hak" enable --root "$root" nap >"$root/out" 2>&1 && fail "overwrote a file that is not hak's"
