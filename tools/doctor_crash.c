@@ -1,5 +1,5 @@
-/* doctor_crash.c: names the functions in a report of hakmem's (docs/guard.md, leaks): lines "hakmem:
- * FILE+0xOFFSET". */
+/* doctor_crash.c: names the functions in a report of hakmem's (docs/guard.md, leaks): lines "hakmem:     FILE+0xOFFSET".
+ * A log may have its own words before each line (journalctl, syslog). */
 #include "tools/doctor.h"
 #include "tools/tool.h"
 
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAME "hakmem:     "
+#define MARK "hakmem: "
+#define FRAME MARK "    "
 #define FILES_MAX 64u
 
 struct known_file {
@@ -27,16 +28,23 @@ static const struct elf *file_of(const char *path) {
   return &files[count++].elf;
 }
 
+/* Returns where the text begins the line or stands behind a space, or NULL. */
+static char *find_word(char *line, const char *text) {
+  for (char *at = line; (at = strstr(at, text)) != NULL; at++)
+    if (at == line || at[-1] == ' ' || at[-1] == '\t')
+      return at;
+  return NULL;
+}
+
 /* Prints the function behind a line, if that is a frame whose file has names. Changes the line. */
 static void print_function(char *line) {
-  char *plus = NULL, *end;
-  if (strncmp(line, FRAME, strlen(FRAME)) == 0)
-    for (char *at = line; (at = strstr(at, "+0x")) != NULL; at++)
-      plus = at;
+  char *plus = NULL, *end, *frame = find_word(line, FRAME);
+  for (char *at = frame; at && (at = strstr(at, "+0x")) != NULL; at++)
+    plus = at;
   uint64_t inside = 0, offset = plus ? strtoull(plus + 1, &end, 16) : 0;
   if (plus && *end == 0) {
     *plus = 0;
-    const struct elf *elf = file_of(line + strlen(FRAME));
+    const struct elf *elf = file_of(frame + strlen(FRAME));
     const char *name = elf ? elf_function_at(elf, offset, &inside) : NULL;
     if (name)
       printf("  %s+0x%lx", name, inside);
@@ -49,15 +57,19 @@ void doctor_print_crash(const char *path) {
   FILE *file = is_stdin ? stdin : fopen(path, "re");
   char *line = NULL;
   size_t room = 0;
+  bool is_report = false;
   for (ssize_t length; file && (length = getline(&line, &room, file)) > 0;) {
     length -= line[length - 1] == '\n';
     line[length] = 0;
+    is_report = is_report || find_word(line, MARK);
     fwrite(line, 1, (size_t)length, stdout);
     print_function(line);
     putchar('\n');
   }
   if (file == NULL || !feof(file))
     tool_fail(2, "%s: %m", path);
+  if (!is_report)
+    tool_fail(2, "%s: there is no report of hakmem in it", is_stdin ? "stdin" : path);
   free(line);
   if (!is_stdin)
     fclose(file);

@@ -484,6 +484,13 @@ def crash_reports(made):
     for log in (b"a\n\0\0\0b\n", b"\n" + b"x" * (1 << 20) + b"\n", b"x" * (65 << 20) + frame + b"\n"):
         shown = tool("--crash", "-", input=log + frame).stdout
         assert shown == log + named + b"\n", (log[:20], len(shown), shown[-200:])
+    # What a journal or a log server writes before each line stays, too.
+    for before in (b"Dec 01 04:00:00 host server[17]: ", b"server-0 | "):
+        shown = tool("--crash", "-", input=before + frame + b"\n").stdout
+        assert shown == before + named + b"\n", shown
+    for log in (b"", b"a line\n"):
+        done = tool("--crash", "-", input=log, status=(2,))
+        assert done.stdout == log and done.stderr.endswith(b"stdin: there is no report of hakmem in it\n"), done
     tool("--crash", "/nowhere", status=(2,))
     tool("--crash", "/", status=(2,))
     if ARGUMENTS.library:
