@@ -117,6 +117,19 @@ if [ -f "$archive" ]; then
   ! grep -q 'statically linked' "$work/err" || fail "a program with hakmem in it: $(cat "$work/err")"
 fi
 
+# A file with capabilities, for which PATH need not have the command that shows them.
+cp "$(command -v env)" "$work/capable"
+as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+if PATH=$PATH:/usr/sbin setcap cap_net_raw=ep "$work/capable" 2>/dev/null && as_nobody test -r "$hak"; then
+  cp "$lib" "$work/libhakmem.so"
+  chmod -R a+rX "$work"
+  for program in capable moved; do
+    HAK_LIB=$work/libhakmem.so PATH=/usr/bin:/bin as_nobody "$hak" run -- "$work/$program" true >"$work/out" 2>"$work/err"
+    said=$(grep -c "$program is given capabilities by its file: it runs without hakmem" "$work/err")
+    [ "$program $said" = 'capable 1' ] || [ "$program $said" = 'moved 0' ] || fail "run $program: $(cat "$work/err")"
+  done
+fi
+
 # Wrong usage: status 2 and one line; a program that cannot be started: as a shell says it.
 expect 2 '' "unknown verb 'nonsense'" "$hak" nonsense
 expect 2 '' "unknown option '--nonsense'" "$hak" --nonsense
