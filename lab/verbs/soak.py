@@ -94,7 +94,11 @@ def run(
     console.print(machine.line(context))
     console.print(f"{found.name}: {' '.join(about['command'])}, {minutes:g} minutes, to {folder / name}.csv")
     with arguments.refusals(1):
-        _store(folder / f"{name}.json", about)
+        try:
+            _store(folder / f"{name}.json", about)
+        except OSError:
+            os.unlink(csv.name)  # nothing is in it
+            raise
         ended = _measure(soak, name, csv)
         _store(folder / f"{name}.json", about | {
             "ended": ended.how, "problem": ended.problem, "epochs": ended.epochs, "report": ended.report,
@@ -174,9 +178,9 @@ def _fresh(folder: pathlib.Path, stem: str) -> tuple[str, io.FileIO]:
 
 def _store(path: pathlib.Path, about: dict) -> None:
     """Whole or not at all."""
-    beside = path.with_suffix(".json.part")
-    beside.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    from lab.show import files
+
+    files.write({path: json.dumps(about, indent=2) + "\n"})
 
 
 def _load(path: pathlib.Path, epoch_s: float, warm_up: int | None) -> tuple[judge.Epochs, judge.Analysis]:

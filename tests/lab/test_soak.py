@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -199,6 +200,15 @@ def test_no_room_for_the_row(tree, build, tmp_path):
     said, errors, status = hak(tree, build, *QUICK, "--minutes", 0.02, "--out", tmp_path, "--json", "/dev/full")
     assert status == 1 and "RSS: median" in said and "--json: No space left on device; the CSV is kept" in errors
     assert len(epochs.read(tmp_path / "mixed-hakmem.csv")) > 3
+
+
+def test_no_room_for_the_results(tree, build, tmp_path):
+    command = [sys.executable, "-m", "lab", "soak", *QUICK, "--minutes", "0.02", "--out", tmp_path]
+    variables = {"HAK_BUILD": str(build), "HAK_LIB": ""}
+    done = subprocess.run(command, cwd=tree, env=os.environ | variables, capture_output=True, text=True, check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, f"hak: {tmp_path}/mixed-hakmem.json: File too large\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def stand_in(folder: pathlib.Path, text: str) -> str:
