@@ -85,9 +85,11 @@ static void dump_profile(const struct wish *wish, struct control *control) {
     unlink(path);
   if (!is_stdout)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-  errno = error;
-  if (!is_written)
+  if (!is_written) {
+    clearerr(stdout); /* or the end of the tool would say it once more */
+    errno = error;
     tool_fail(2, "%s: %m", path);
+  }
   free(bytes);
   if (!is_stdout)
     printf("%s: %s; to look at it: go tool pprof -http=: %s, or hak profile top %s in a checkout\n", path,
