@@ -156,7 +156,8 @@ def metrics(text):
 
 def figures_are_metrics(_):
     with running("idle") as one, running("idle") as other:
-        totals = shown(one.pid)["totals"]
+        # The tool waits for 0.3 s for a fresh snapshot; without a processor the process takes longer.
+        totals = cases.until(lambda: (found := shown(one.pid)["totals"])["live_bytes"] and found)
         of_one, of_all = metrics(tool("--openmetrics", one.pid)), metrics(tool("--openmetrics"))
         assert {pid for _, pid in of_one} == {one.pid} and {one.pid, other.pid} <= {pid for _, pid in of_all}
         assert of_one["hakmem_live_bytes", one.pid] == totals["live_bytes"] > 0, totals
