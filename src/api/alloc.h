@@ -100,8 +100,8 @@ HAK_HIDDEN bool limit_callback_call(size_t size, bool *is_begun);
 /* Call at program start, if malloc is hakmem's in the whole process: then a correct program has no pointer to free that
  * hakmem did not allocate (docs/decisions/0031). Until then such pointers are ignored. */
 HAK_HIDDEN void foreign_malloc_is_ours(void);
-/* Tells whether that was called. */
-HAK_HIDDEN bool foreign_malloc_is_none(void);
+/* Tells whether foreign_malloc_is_ours was called. */
+HAK_HIDDEN bool malloc_is_ours_for_all(void);
 
 /* Reads options from the environment and sets up fork handlers. The library's constructor calls it once. */
 HAK_HIDDEN void hak_start(void);

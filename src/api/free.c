@@ -73,7 +73,7 @@ static void free_small(void *block, uint32_t entry) {
 static _Atomic bool malloc_is_ours;
 
 void foreign_malloc_is_ours(void) { store_relaxed(&malloc_is_ours, true); }
-bool foreign_malloc_is_none(void) { return load_relaxed(&malloc_is_ours); }
+bool malloc_is_ours_for_all(void) { return load_relaxed(&malloc_is_ours); }
 
 /* The address is outside hakmem's memory. Ends the program, or returns. */
 COLD static void foreign_free(void *block) {

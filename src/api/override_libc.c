@@ -46,7 +46,7 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size) {
   size_t bytes;
   if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
     return failed(ENOMEM);
-  return LIKELY(foreign_malloc_is_none()) ? realloc(block, bytes)
+  return LIKELY(malloc_is_ours_for_all()) ? realloc(block, bytes)
                                           : realloc_of_others((void *)reallocarray, block, bytes);
 }
 
