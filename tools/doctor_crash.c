@@ -1,5 +1,5 @@
-/* doctor_crash.c: names the functions in a report of hakmem's (docs/guard.md, leaks): lines "hakmem:     FILE+0xOFFSET".
- * A log may have its own words before each line (journalctl, syslog). */
+/* doctor_crash.c: names the functions in a report of hakmem's (docs/guard.md, leaks), in its lines
+ * "hakmem:     FILE+0xOFFSET". A log may have its own words before each line (journalctl, syslog). */
 #include "tools/doctor.h"
 #include "tools/tool.h"
 
